@@ -1,0 +1,444 @@
+//! The seam between the engine and the store: the [`Backend`] trait, its values and its errors.
+//!
+//! A backend keeps streams of events, consumer groups with their leases, and dead letters. What
+//! it promises is stated as executable checks in `conformance`; a new backend is finished when
+//! it passes them. All times are the store's; callers pass and receive durations only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use crate::event::{Event, GroupKey, Lease, Leased, Name, NewEvent};
+use crate::outcome::{Cause, FailureKind, Settlement};
+
+pub mod error;
+
+pub use error::{Error, ErrorClass, Result};
+
+/// Largest number of events that one [`Backend::append`] takes.
+pub const APPEND_BATCH_MAX: usize = 1000;
+
+/// Largest number of settlements or renewals that one call takes.
+pub const SETTLE_BATCH_MAX: usize = 256;
+
+/// Largest number of partitions that a stream can have.
+pub const PARTITIONS_MAX: u32 = 1024;
+
+/// What a backend needs to know besides where the store is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Prefix of everything that is stored (Rheo's handle).
+    pub namespace: String,
+    /// Largest event that `append` takes, in bytes, measured by [`NewEvent::bytes`].
+    pub event_bytes_max: usize,
+    /// What the SQLite backend waits for before a write counts as done.
+    pub synchronous: Synchronous,
+}
+
+impl Default for Settings {
+    /// Rheo's default namespace, 4 MiB, full.
+    fn default() -> Self {
+        Self {
+            namespace: "Rheo.Redis".to_owned(),
+            event_bytes_max: crate::event::EVENT_BYTES_MAX_DEFAULT,
+            synchronous: Synchronous::Full,
+        }
+    }
+}
+
+/// Durability of the embedded store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// A settled event stays settled through a power failure.
+    #[default]
+    Full,
+    /// Through a crash of the process; the last transactions may be lost with the power.
+    Normal,
+}
+
+/// Where a new group begins to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// With the first event.
+    #[default]
+    Beginning,
+    /// With the first event that is appended after the group was created.
+    End,
+}
+
+/// Where an appended event came to stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Appended {
+    /// The event's id, given or made.
+    pub id: String,
+    /// Its partition.
+    pub partition: u32,
+    /// Its sequence.
+    pub sequence: u64,
+}
+
+/// A request to take events under lease.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest<'a> {
+    /// The group that takes.
+    pub group: &'a GroupKey,
+    /// Who takes; unique per start of a process.
+    pub consumer: &'a str,
+    /// The partitions to take from, each once. Ready work of all of them is served fairly.
+    pub partitions: &'a [u32],
+    /// At most so many events; at least 1.
+    pub limit: usize,
+    /// How long they are held unless renewed.
+    pub lease: Duration,
+    /// Also look for leases that ran out and entries that others let go: one bounded step of a
+    /// walk that costs the store a scan. Callers ask for it from time to time, not always.
+    pub sweep: bool,
+    /// Take one suspect (see [`Claimed::suspects`]) and nothing else. `limit` and `sweep` are
+    /// ignored: at most one event is returned, none where no suspect is ready.
+    pub alone: bool,
+}
+
+/// What a claim gave.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    /// Events with their leases, in sequence order within a partition.
+    pub leased: Vec<Leased>,
+    /// Entries that the claim itself settled as dead letters: those beyond the attempt cap, and
+    /// those that are no events.
+    pub dead_lettered: Vec<ClaimDeath>,
+    /// Ready entries exist that may have killed their consumer: they are on their last attempt,
+    /// and the one before ended by expiry. An ordinary claim passes them over; they are to be
+    /// taken by [`ClaimRequest::alone`] while the caller holds nothing else of the group.
+    pub suspects: bool,
+}
+
+/// An entry that was settled as a dead letter while it was claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimDeath {
+    /// The entry's partition.
+    pub partition: u32,
+    /// Its sequence, where it has a readable one.
+    pub sequence: Option<u64>,
+    /// The event's id, where it has a readable one.
+    pub event_id: Option<String>,
+    /// Why.
+    pub cause: Cause,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// What became of one settlement or renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Written.
+    Done,
+    /// Nothing written: the lease is another's by now, or was settled before.
+    Stale,
+    /// Nothing written: the receipt names another entry than the sequence.
+    ReceiptMismatch,
+}
+
+/// Who settles, for the record that a dead letter keeps.
+#[derive(Clone, Debug)]
+pub struct SettleRequest<'a> {
+    /// The group.
+    pub group: &'a GroupKey,
+    /// The consumer that holds the leases.
+    pub consumer: &'a str,
+    /// At most [`SETTLE_BATCH_MAX`] verdicts, each for another lease.
+    pub settlements: &'a [Settlement],
+}
+
+/// One stream as listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamSummary {
+    /// Its name.
+    pub stream: Name,
+    /// How many partitions it has.
+    pub partitions: u32,
+}
+
+/// One stream in detail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamInfo {
+    /// Its name.
+    pub stream: Name,
+    /// When it was created, ISO 8601; `None` where no one wrote it down.
+    pub created_at: Option<String>,
+    /// Its partitions, in order.
+    pub partitions: Vec<PartitionInfo>,
+}
+
+/// One partition of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PartitionInfo {
+    /// The partition.
+    pub partition: u32,
+    /// The last sequence given out; 0 where nothing was appended.
+    pub high_watermark: u64,
+    /// How many entries the log holds.
+    pub length: u64,
+}
+
+/// How a new group is made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewGroup {
+    /// Deliveries after which a failure is a dead letter; at least 1.
+    pub max_attempts: u32,
+    /// Where it begins.
+    pub start: Start,
+}
+
+/// The state of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// Deliveries after which a failure is a dead letter.
+    pub max_attempts: u32,
+    /// How many dead letters it has.
+    pub dead_letters: u64,
+    /// Its state in each partition, in order.
+    pub partitions: Vec<GroupPartition>,
+}
+
+impl GroupInfo {
+    /// Events between frontier and high watermark, over the partitions that `of` picks.
+    #[must_use]
+    pub fn lag(&self, of: impl Fn(u32) -> bool) -> u64 {
+        self.partitions.iter().filter(|p| of(p.partition)).map(GroupPartition::lag).sum()
+    }
+}
+
+/// The state of a group in one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupPartition {
+    /// The partition.
+    pub partition: u32,
+    /// The highest sequence with everything at or below it settled.
+    pub frontier: u64,
+    /// The last sequence given out in the stream.
+    pub high_watermark: u64,
+    /// Entries under lease, whether it still holds or ran out.
+    pub in_flight: u64,
+    /// Entries that wait for the time of their retry.
+    pub parked: u64,
+}
+
+impl GroupPartition {
+    /// High watermark less frontier.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.high_watermark.saturating_sub(self.frontier)
+    }
+}
+
+/// An entry that was delivered and is not settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingEntry {
+    /// Its partition.
+    pub partition: u32,
+    /// Its sequence, where it has a readable one.
+    pub sequence: Option<u64>,
+    /// The event's id, where it has a readable one.
+    pub event_id: Option<String>,
+    /// The store's own id of the entry, and the cursor after which [`Backend::pending`] goes on.
+    pub receipt: String,
+    /// How often it was delivered.
+    pub attempt: u32,
+    /// Who has it, or when it comes back.
+    pub state: PendingState,
+    /// The last failure's kind and reason, where there was one.
+    pub failure: Option<(FailureKind, String)>,
+}
+
+/// The two ways to be pending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PendingState {
+    /// Under lease.
+    Leased {
+        /// The holder.
+        consumer: String,
+        /// Milliseconds until the lease ends; zero or below: it has ended.
+        expires_in_ms: i64,
+    },
+    /// Waiting for its time.
+    Parked {
+        /// Milliseconds until it can be claimed; zero or below: it can be now.
+        due_in_ms: i64,
+    },
+}
+
+impl PendingState {
+    /// Milliseconds until the entry can be claimed, unless its holder renews or settles.
+    #[must_use]
+    pub fn claimable_in_ms(&self) -> i64 {
+        match self {
+            Self::Leased { expires_in_ms, .. } => *expires_in_ms,
+            Self::Parked { due_in_ms } => *due_in_ms,
+        }
+    }
+}
+
+/// A dead letter: the whole event and how it ended. Fields that its writer did not know (Rheo
+/// keeps only the reason and the time) are `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The row's own id, and the cursor after which [`Backend::dead_letters`] goes on.
+    pub row: String,
+    /// The event, or what stood in its place.
+    pub event: DeadEvent,
+    /// Why in words.
+    pub reason: String,
+    /// Why in one word.
+    pub cause: Option<Cause>,
+    /// The last attempt's failure.
+    pub failure: Option<FailureKind>,
+    /// How often it was delivered.
+    pub attempts: Option<u32>,
+    /// The consumer that had it last.
+    pub consumer: Option<String>,
+    /// Digest of the plugin that had it last.
+    pub plugin: Option<String>,
+    /// When, ISO 8601.
+    pub dead_lettered_at: Option<String>,
+}
+
+/// The event inside a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadEvent {
+    /// A readable event.
+    Event(Box<Event>),
+    /// The fields of an entry that is no event, in order; bytes that are no UTF-8 are replaced
+    /// here, not in the store.
+    Raw(Vec<(String, String)>),
+}
+
+/// A store of streams, groups, leases and dead letters.
+///
+/// Every method may fail with an error of the store ([`Error::Unavailable`],
+/// [`Error::Ambiguous`], [`Error::Busy`], [`Error::WrongType`] and their kin); below only the
+/// others are named. Names are created by [`Name::new`] only; a method that creates refuses
+/// others with [`Error::InvalidName`].
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// Asks the store for a sign of life.
+    async fn ping(&self) -> Result<()>;
+
+    /// Creates a stream with 1 to [`PARTITIONS_MAX`] partitions.
+    ///
+    /// # Errors
+    /// [`Error::StreamExists`], [`Error::InvalidPartitionCount`], [`Error::InvalidName`].
+    async fn create_stream(&self, stream: &Name, partitions: u32) -> Result<()>;
+
+    /// All streams, sorted by name.
+    async fn streams(&self) -> Result<Vec<StreamSummary>>;
+
+    /// One stream.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`].
+    async fn stream_info(&self, stream: &Name) -> Result<StreamInfo>;
+
+    /// Creates a group on all partitions of its stream, or none of it.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupExists`], [`Error::InvalidName`],
+    /// [`Error::InvalidMaxAttempts`].
+    async fn create_group(&self, group: &GroupKey, new: NewGroup) -> Result<()>;
+
+    /// All groups of a stream, sorted by name.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`].
+    async fn groups(&self, stream: &Name) -> Result<Vec<Name>>;
+
+    /// The state of one group.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`].
+    async fn group_info(&self, group: &GroupKey) -> Result<GroupInfo>;
+
+    /// Appends events, all or none, in the order given: contiguous sequences per partition,
+    /// sequence order = log order. The answer has one item an event, in the same order. An
+    /// explicit partition wins over the key; see [`crate::routing::partition_for_key`].
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::PartitionNotFound`], [`Error::InvalidEvent`] (with the
+    /// event's index) and [`Error::BatchTooLarge`], each before anything is written.
+    async fn append(&self, stream: &Name, events: &[NewEvent]) -> Result<Vec<Appended>>;
+
+    /// At most `limit` events of a partition with sequences above `after`, in sequence order.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::PartitionNotFound`]; [`Error::Undecodable`] where the
+    /// first entry of the range is no event (where a later one is, the page ends before it).
+    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>>;
+
+    /// Takes events under lease: retries that are due, then new ones; with
+    /// [`ClaimRequest::sweep`] also those whose lease ran out. An entry whose attempts are used
+    /// up is made a dead letter instead (cause attempts-exhausted, failure expired). An entry
+    /// that is no event is made a dead letter (cause undecodable) with its raw fields kept.
+    ///
+    /// A group that the store lost while it still knows its metadata is made again, so that no
+    /// unsettled event is passed over.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::PartitionNotFound`].
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed>;
+
+    /// Prolongs leases to `lease` from now; per item, in the order given. A lease that ran out
+    /// and was not taken by another is renewed. At most [`SETTLE_BATCH_MAX`] items.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`].
+    async fn renew(&self, group: &GroupKey, leases: &[Lease], lease: Duration) -> Result<Vec<Settled>>;
+
+    /// Writes verdicts; per item, in the order given, each fence-checked and written in one
+    /// atomic step. A stale item changes nothing. An expired lease that no one took still settles.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`].
+    async fn settle(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>>;
+
+    /// At most `limit` pending entries of one partition in the order of their receipts, after
+    /// the receipt `after`.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::PartitionNotFound`],
+    /// [`Error::CursorNotFound`] for a text that is no receipt.
+    async fn pending(
+        &self,
+        group: &GroupKey,
+        partition: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<PendingEntry>>;
+
+    /// At most `limit` dead letters of the group, oldest first, after the row `after`.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::CursorNotFound`] for a text
+    /// that is no row id.
+    async fn dead_letters(
+        &self,
+        group: &GroupKey,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>>;
+
+    /// Returns once the group may have something to claim in one of the partitions (a new event,
+    /// a retry that came due), or after `timeout`. May return early for no reason.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`].
+    async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()>;
+
+    /// Says that this consumer will not claim again, so that the store can forget its name. A
+    /// consumer that still holds something is left alone.
+    async fn retire(&self, group: &GroupKey, consumer: &str) -> Result<()>;
+}
+
+/// A backend that several parts of a program share.
+pub type Shared = Arc<dyn Backend>;

@@ -1,0 +1,21 @@
+//! Wasmill: an event-processing engine that people script with WebAssembly.
+//!
+//! # The life of an event
+//!
+//! A producer appends a [`event::NewEvent`] to a stream ([`backend::Backend::append`]). The
+//! engine's dispatcher takes permits, then claims that many events for a pipeline's group
+//! ([`backend::Backend::claim`]): each comes under a lease. An attempt calls the pipeline's plugin
+//! with the event and ends in an [`outcome::Outcome`] or an [`outcome::Fault`].
+//! [`outcome::decide`] turns that into a [`outcome::Verdict`]. The settler writes verdicts in
+//! batches ([`backend::Backend::settle`]), and the permit goes back.
+//!
+//! # The modules, outermost first
+//!
+//! Dependencies point one way, from the top of this list to its end; a test holds that.
+
+pub mod backend;
+pub mod event;
+pub mod outcome;
+pub mod retry;
+pub mod routing;
+pub mod target;

@@ -1,0 +1,2 @@
+//! The program's edge.
+fn main() {}
