@@ -1,7 +1,7 @@
 //! The seam between the engine and the store: the [`Backend`] trait, its values and its errors.
 //!
 //! A backend keeps streams of events, consumer groups with their leases, and dead letters. What
-//! it promises is stated as executable checks in `conformance`; a new backend is finished when
+//! it promises is stated as executable checks in [`conformance`]; a new backend is finished when
 //! it passes them. All times are the store's; callers pass and receive durations only.
 
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use serde::Serialize;
 use crate::event::{Event, GroupKey, Lease, Leased, Name, NewEvent};
 use crate::outcome::{Cause, FailureKind, Settlement};
 
+#[doc(hidden)]
+pub mod conformance;
 pub mod error;
 
 pub use error::{Error, ErrorClass, Result};
