@@ -16,6 +16,7 @@
 pub mod backend;
 pub mod event;
 pub mod outcome;
+pub mod plugin;
 pub mod retry;
 pub mod routing;
 pub mod target;
