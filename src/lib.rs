@@ -14,8 +14,11 @@
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
 pub mod backend;
+pub mod engine;
 pub mod event;
 pub mod outcome;
+pub mod plugin;
 pub mod retry;
 pub mod routing;
 pub mod target;
+pub mod telemetry;

@@ -1,0 +1,98 @@
+//! One event's attempt: calls the handler under the lease, and has its fate decided.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::handler::{Delivery, Handler};
+use super::permits::Permit;
+use super::pipeline::Pipeline;
+use super::summary::Counts;
+use crate::event::Leased;
+use crate::outcome::{Settlement, Verdict, decide};
+
+/// An event that this engine holds.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) leased: Leased,
+    /// Under which the lease is kept.
+    pub(super) ticket: u64,
+    /// Cancelled once the lease is lost.
+    pub(super) lost: CancellationToken,
+    /// What every line of the log about this attempt carries.
+    pub(super) span: tracing::Span,
+    /// Goes back when the event is settled or given up.
+    pub(super) _permit: Permit,
+}
+
+/// An event whose attempt is over.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) held: Held,
+    /// What is to be written; `None` where the lease is lost, and so nothing may be.
+    pub(super) settlement: Option<Settlement>,
+}
+
+/// One of a pipeline's workers: as many run at once as its `concurrency` says.
+pub(super) struct Worker {
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) queue: async_channel::Receiver<Held>,
+    pub(super) finished: mpsc::Sender<Finished>,
+    pub(super) counts: Arc<Counts>,
+    /// Cancelled when a drain begins: nothing new is started.
+    pub(super) drain: CancellationToken,
+    /// Cancelled when a drain ran out of time: what runs is given up.
+    pub(super) cut: CancellationToken,
+}
+
+impl Worker {
+    /// Handles events until the queue is closed and empty.
+    pub(super) async fn run(self) {
+        while let Ok(held) = self.queue.recv().await {
+            let finished = self.attempt(held).await;
+            if self.finished.send(finished).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn attempt(&self, held: Held) -> Finished {
+        let handler = self.pipeline.handler();
+        let digest = handler.digest();
+        let verdict = if self.drain.is_cancelled() {
+            Some(Verdict::Release)
+        } else {
+            self.counts.started.fetch_add(1, Ordering::Relaxed);
+            self.verdict(&held, handler.as_ref()).instrument(held.span.clone()).await
+        };
+        let lease = held.leased.lease.clone();
+        let settlement = verdict.map(|verdict| Settlement { lease, verdict, plugin: Some(digest) });
+        Finished { held, settlement }
+    }
+
+    /// The handler's verdict; `None` where the lease was lost meanwhile.
+    async fn verdict(&self, held: &Held, handler: &dyn Handler) -> Option<Verdict> {
+        let Leased { event, lease } = &held.leased;
+        let policy = &self.pipeline.retry;
+        let delivery = Delivery {
+            pipeline: &self.pipeline.name,
+            group: self.pipeline.group.group.as_str(),
+            attempt: lease.attempt,
+            max_attempts: policy.max_attempts,
+        };
+        tokio::select! {
+            biased;
+            () = held.lost.cancelled() => None,
+            () = self.cut.cancelled() => Some(Verdict::Release),
+            result = handler.handle(event, &delivery) => {
+                if let Err(fault) = &result {
+                    self.counts.fault(fault.kind);
+                }
+                Some(decide(result, lease.attempt, policy, rand::random()))
+            }
+        }
+    }
+}

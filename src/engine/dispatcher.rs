@@ -1,0 +1,287 @@
+//! Takes events for a pipeline: permits first, then claims, and nothing faster than the handlers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Settings;
+use super::attempt::Held;
+use super::health::{Backoff, Health};
+use super::idle::{IdleWatch, Left, Seat, Step};
+use super::leases::Leases;
+use super::permits::{Permits, Window};
+use super::pipeline::Pipeline;
+use super::prepare::{PrepareError, prepare};
+use super::summary::Counts;
+use crate::backend::{ClaimRequest, Error, ErrorClass, Shared};
+use crate::event::Leased;
+use crate::telemetry;
+
+/// The time between two looks for expired leases: a quarter of the pipeline's lease, within these.
+const SWEEP_EVERY_MIN: Duration = Duration::from_millis(250);
+const SWEEP_EVERY_MAX: Duration = Duration::from_secs(5);
+
+/// A store may say "there may be something" when there is not. After so many such answers in a row
+/// the dispatcher pauses a little before it asks again.
+const EARLY_WAKES_MAX: u32 = 3;
+const EARLY_WAKE_PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Dispatcher {
+    backend: Shared,
+    pipeline: Arc<Pipeline>,
+    settings: Arc<Settings>,
+    health: Arc<Health>,
+    queue: async_channel::Sender<Held>,
+    leases: Arc<Leases>,
+    permits: Arc<Permits>,
+    counts: Arc<Counts>,
+    seat: Seat,
+    stop: CancellationToken,
+    window: Window,
+    next_ticket: u64,
+    sweep_at: Instant,
+    backoff: Backoff,
+    early_wakes: u32,
+    idle: Option<IdleWatch>,
+}
+
+type Wiring = (async_channel::Sender<Held>, Arc<Leases>, Arc<Permits>, Arc<Counts>);
+
+impl Dispatcher {
+    pub(super) fn new(
+        backend: Shared,
+        pipeline: Arc<Pipeline>,
+        settings: Arc<Settings>,
+        health: Arc<Health>,
+        (queue, leases, permits, counts): Wiring,
+        seat: Seat,
+        stop: CancellationToken,
+    ) -> Self {
+        let now = Instant::now();
+        let window = Window::new(pipeline.concurrency, pipeline.in_flight_max, now);
+        let idle = settings.until_idle.as_ref().map(|until| IdleWatch::new(until, &pipeline));
+        Self {
+            backend,
+            pipeline,
+            settings,
+            health,
+            queue,
+            leases,
+            permits,
+            counts,
+            seat,
+            stop,
+            window,
+            next_ticket: 0,
+            sweep_at: now,
+            backoff: Backoff::default(),
+            early_wakes: 0,
+            idle,
+        }
+    }
+
+    /// Claims until stopped. Answers with what was left to others, where it was to end when idle.
+    pub(super) async fn run(mut self) -> Result<Option<Left>, Error> {
+        let stop = self.stop.clone();
+        loop {
+            let room = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                room = self.room() => room,
+            };
+            // A claim is never given up half-way: what it took would be held by no one.
+            match self.claim(room, false).await {
+                Ok(claimed) => self.took(claimed).await?,
+                Err(error) => self.recover(error).await?,
+            }
+        }
+        Ok(self.idle.and_then(IdleWatch::left))
+    }
+
+    /// Waits until a claim is worth its while, and says for how many events there is room: the
+    /// handlers are about to run dry, or half of the window is free (so that a fast handler's
+    /// claims stay large).
+    async fn room(&mut self) -> usize {
+        let mut room = 0;
+        let Self { permits, window, counts, queue, pipeline, .. } = self;
+        permits
+            .until(|held| {
+                let size = window.size(counts.started.load(Ordering::Relaxed), Instant::now());
+                room = size.saturating_sub(held);
+                room > 0 && (queue.len() < pipeline.concurrency || room * 2 >= size)
+            })
+            .await;
+        room
+    }
+
+    /// Claims and hands what was taken to the workers.
+    async fn claim(&mut self, limit: usize, alone: bool) -> Result<Taken, Error> {
+        let sent = Instant::now();
+        let sweep = sent >= self.sweep_at;
+        let request = ClaimRequest {
+            group: &self.pipeline.group,
+            consumer: &self.settings.consumer,
+            partitions: &self.pipeline.partitions,
+            limit,
+            lease: self.pipeline.lease,
+            sweep,
+            alone,
+        };
+        let claimed = self.backend.claim(&request).await?;
+        self.health.works();
+        self.backoff.reset();
+        // A full answer may have left expired leases behind: look again at once.
+        if sweep && !alone && claimed.leased.len() < limit {
+            self.sweep_at = sent + (self.pipeline.lease / 4).clamp(SWEEP_EVERY_MIN, SWEEP_EVERY_MAX);
+        }
+        for death in &claimed.dead_lettered {
+            telemetry::dead_lettered_at_claim(&self.pipeline.name, death);
+            self.counts.dead_lettered.fetch_add(1, Ordering::Relaxed);
+        }
+        let any = !claimed.leased.is_empty() || !claimed.dead_lettered.is_empty();
+        if any {
+            self.counts.busy();
+            self.seat.busy();
+        }
+        for leased in claimed.leased {
+            self.hand_over(leased, sent).await;
+        }
+        Ok(Taken { any, suspects: claimed.suspects })
+    }
+
+    /// Gives an event to the workers. The queue is as long as the window can get, so this does not
+    /// wait; it fails only when no worker is left, and then the lease is let run out.
+    async fn hand_over(&mut self, leased: Leased, granted: Instant) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.counts.claimed.fetch_add(1, Ordering::Relaxed);
+        let span = telemetry::attempt_span(&self.pipeline.name, &leased, &self.pipeline.handler().digest());
+        let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
+        let held = Held { leased, ticket, lost, span, _permit: self.permits.take() };
+        if self.queue.send(held).await.is_err() {
+            self.leases.forget(ticket);
+        }
+    }
+
+    async fn took(&mut self, taken: Taken) -> Result<(), Error> {
+        if taken.suspects {
+            return self.alone().await;
+        }
+        if taken.any {
+            self.early_wakes = 0;
+            if let Some(idle) = &mut self.idle {
+                idle.busy();
+            }
+            return Ok(());
+        }
+        self.rest().await
+    }
+
+    /// Runs one event that may have killed its consumer, with nothing else in this pipeline's
+    /// hands, so that it cannot spend its neighbours' attempts again.
+    async fn alone(&mut self) -> Result<(), Error> {
+        let stop = self.stop.clone();
+        for step in 0..2 {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                () = self.permits.until(|held| held == 0) => {}
+            }
+            if step == 0
+                && let Err(error) = self.claim(1, true).await
+            {
+                return self.recover(error).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is ready: waits until something may be.
+    async fn rest(&mut self) -> Result<(), Error> {
+        let until_sweep = self.sweep_at.saturating_duration_since(Instant::now());
+        let mut timeout = until_sweep.max(Duration::from_millis(1));
+        if self.permits.held() == 0
+            && let Some(idle) = &mut self.idle
+        {
+            match idle.look(&self.backend, &self.pipeline).await {
+                Ok(Step::Done) => self.seat.idle(),
+                Ok(Step::LookAgain) => self.sweep_at = Instant::now(),
+                Ok(Step::Wait(wait)) => {
+                    timeout = timeout.min(wait);
+                    self.sweep_at = self.sweep_at.min(Instant::now() + wait);
+                }
+                Err(error) => return self.recover(error).await,
+            }
+        }
+        let asleep = Instant::now();
+        let stop = self.stop.clone();
+        let waited = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            waited = self.backend.wait(&self.pipeline.group, &self.pipeline.partitions, timeout) => waited,
+        };
+        if let Err(error) = waited {
+            return self.recover(error).await;
+        }
+        if asleep.elapsed() >= EARLY_WAKE_PAUSE.min(timeout) {
+            self.early_wakes = 0;
+            return Ok(());
+        }
+        self.early_wakes += 1;
+        if self.early_wakes > EARLY_WAKES_MAX {
+            self.pause(EARLY_WAKE_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// After a failed operation: waits, creates again what the store lost, or gives up.
+    async fn recover(&mut self, error: Error) -> Result<(), Error> {
+        match error.class() {
+            ErrorClass::Retry | ErrorClass::Ambiguous => self.health.failed(&error),
+            ErrorClass::NotFound => return self.create_again(error).await,
+            ErrorClass::Request | ErrorClass::Fatal => return Err(error),
+        }
+        let wait = self.backoff.next();
+        self.pause(wait).await;
+        Ok(())
+    }
+
+    /// The store lost the group with all that it knew of it (it was flushed, or another program
+    /// deleted it): the log is new, and the group starts where a new one does.
+    async fn create_again(&mut self, lost: Error) -> Result<(), Error> {
+        tracing::warn!(pipeline = %self.pipeline.name, error = %lost, "the store lost the group; it is created again");
+        let error = match prepare(self.backend.as_ref(), &self.pipeline.wanted).await {
+            Ok(prepared) if prepared.partitions == self.pipeline.partitions => return Ok(()),
+            Ok(_) => return Err(lost),
+            Err(PrepareError::Store(error)) => error,
+            Err(_) => return Err(lost),
+        };
+        match error.class() {
+            ErrorClass::Retry | ErrorClass::Ambiguous => self.health.failed(&error),
+            // Gone again between two steps: the next claim says so, and is asked after a pause.
+            ErrorClass::NotFound => {}
+            ErrorClass::Request | ErrorClass::Fatal => return Err(error),
+        }
+        let wait = self.backoff.next();
+        self.pause(wait).await;
+        Ok(())
+    }
+
+    async fn pause(&self, wait: Duration) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// What a claim brought.
+struct Taken {
+    /// Anything at all, a dead letter included.
+    any: bool,
+    /// See [`crate::backend::Claimed::suspects`].
+    suspects: bool,
+}

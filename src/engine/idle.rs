@@ -1,0 +1,261 @@
+//! Knows when there is nothing left to do, for `run --until-idle`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::pipeline::Pipeline;
+use crate::backend::{Error, Shared};
+use crate::telemetry;
+
+/// How many pending entries are looked at in one partition; what stands behind them is looked at
+/// once they are gone.
+const LOOK_MAX: usize = 1000;
+
+/// How often a claim may find nothing although something should be ready, before it is reported.
+const EMPTY_LOOKS_MAX: u32 = 3;
+
+/// When a run counts as idle.
+#[derive(Clone, Debug, Default)]
+pub struct UntilIdle {
+    /// How long to wait for parked retries and for leases of others, from the last piece of work
+    /// on; without it, the longer of the pipeline's lease and its longest backoff.
+    pub wait: Option<Duration>,
+}
+
+/// What a pipeline left behind when it ended as idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Events between frontier and high watermark.
+    pub lag: u64,
+    /// Entries that others hold, or whose retry is not due yet.
+    pub pending: usize,
+    /// Milliseconds until the first of them can be claimed; `None` where none is pending.
+    pub first_in_ms: Option<i64>,
+}
+
+/// Who of an engine's pipelines is idle.
+#[derive(Debug)]
+pub(super) struct Board {
+    idle: Mutex<Vec<bool>>,
+    changed: Notify,
+}
+
+/// One pipeline's place on the board.
+#[derive(Debug)]
+pub(super) struct Seat {
+    board: Arc<Board>,
+    index: usize,
+}
+
+impl Board {
+    pub(super) fn new(pipelines: usize) -> Self {
+        Self { idle: Mutex::new(vec![false; pipelines]), changed: Notify::new() }
+    }
+
+    pub(super) fn seat(self: &Arc<Self>, index: usize) -> Seat {
+        Seat { board: Arc::clone(self), index }
+    }
+
+    /// A pipeline that has ended keeps no one waiting.
+    pub(super) fn leave(&self, index: usize) {
+        self.set(index, true);
+    }
+
+    fn set(&self, index: usize, idle: bool) {
+        let mut seats = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = seats.get_mut(index)
+            && *seat != idle
+        {
+            *seat = idle;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until all pipelines are idle at the same time.
+    pub(super) async fn all_idle(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|idle| *idle) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Seat {
+    pub(super) fn busy(&self) {
+        self.board.set(self.index, false);
+    }
+
+    pub(super) fn idle(&self) {
+        self.board.set(self.index, true);
+    }
+}
+
+/// What to do while nothing is ready.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing is left that is worth waiting for.
+    Done,
+    /// Something should be ready: claim again at once.
+    LookAgain,
+    /// Something becomes claimable in so long.
+    Wait(Duration),
+}
+
+/// One pipeline's view of what is left.
+#[derive(Debug)]
+pub(super) struct IdleWatch {
+    wait: Duration,
+    since: Option<Instant>,
+    empty_looks: u32,
+    announced: usize,
+    left: Option<Left>,
+}
+
+impl IdleWatch {
+    pub(super) fn new(until: &UntilIdle, pipeline: &Pipeline) -> Self {
+        let wait = until.wait.unwrap_or_else(|| pipeline.lease.max(pipeline.retry.backoff_max()));
+        Self { wait, since: None, empty_looks: 0, announced: 0, left: None }
+    }
+
+    /// There was work.
+    pub(super) fn busy(&mut self) {
+        (self.since, self.empty_looks, self.announced, self.left) = (None, 0, 0, None);
+    }
+
+    pub(super) fn left(self) -> Option<Left> {
+        self.left
+    }
+
+    /// Looks at what is left, while this pipeline holds nothing itself.
+    pub(super) async fn look(&mut self, backend: &Shared, pipeline: &Pipeline) -> Result<Step, Error> {
+        let info = backend.group_info(&pipeline.group).await?;
+        let lag = info.lag(|partition| pipeline.partitions.contains(&partition));
+        let mut pending = Vec::new();
+        if lag > 0 {
+            for partition in &pipeline.partitions {
+                let entries = backend.pending(&pipeline.group, *partition, None, LOOK_MAX).await?;
+                pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
+            }
+        }
+        let step = self.step(lag, &pending, Instant::now());
+        if let Step::Wait(_) = step
+            && self.announced != pending.len()
+        {
+            self.announced = pending.len();
+            let last_in_ms = pending.iter().copied().max().unwrap_or_default();
+            telemetry::waiting_for_pending(&pipeline.name, pending.len(), last_in_ms);
+        }
+        Ok(step)
+    }
+
+    /// The decision, without I/O. `pending` holds the milliseconds until each can be claimed.
+    fn step(&mut self, lag: u64, pending: &[i64], now: Instant) -> Step {
+        let since = *self.since.get_or_insert(now);
+        self.left = None;
+        if lag == 0 {
+            return Step::Done;
+        }
+        let from_now = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        let deadline = since + self.wait;
+        let next = pending.iter().map(|ms| from_now(*ms)).filter(|wait| now + *wait <= deadline).min();
+        if let Some(wait) = next.filter(|wait| !wait.is_zero()) {
+            return Step::Wait(wait);
+        }
+        // Something is overdue, or ready and in no one's hands: a claim must find it, though a
+        // sweep may need more than one step, and what another program left may never be found.
+        let overdue = next.is_some() || pending.is_empty();
+        if overdue && (now < deadline && next.is_some() || self.empty_looks < EMPTY_LOOKS_MAX) {
+            self.empty_looks += 1;
+            return if self.empty_looks <= EMPTY_LOOKS_MAX { Step::LookAgain } else { Step::Wait(PAUSE) };
+        }
+        self.left = Some(Left { lag, pending: pending.len(), first_in_ms: pending.iter().copied().min() });
+        Step::Done
+    }
+}
+
+/// Between two looks for something overdue that the first looks did not find.
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(wait_ms: u64) -> IdleWatch {
+        IdleWatch {
+            wait: Duration::from_millis(wait_ms),
+            since: None,
+            empty_looks: 0,
+            announced: 0,
+            left: None,
+        }
+    }
+
+    #[test]
+    fn ends_when_all_is_settled() {
+        assert_eq!(watch(100).step(0, &[], Instant::now()), Step::Done);
+    }
+
+    #[test]
+    fn waits_for_what_falls_due_in_time_and_reports_the_rest() {
+        let (mut watch, start) = (watch(1000), Instant::now());
+        assert_eq!(watch.step(2, &[400, 5000], start), Step::Wait(Duration::from_millis(400)));
+        // The first one was taken by another engine; the other one is not worth waiting for.
+        assert_eq!(watch.step(1, &[4600], start + Duration::from_millis(400)), Step::Done);
+        assert_eq!(watch.left(), Some(Left { lag: 1, pending: 1, first_in_ms: Some(4600) }));
+    }
+
+    #[test]
+    fn a_lease_that_its_holder_renews_is_waited_for_only_so_long() {
+        let (mut watch, start) = (watch(1000), Instant::now());
+        for ms in [0, 300, 600, 900] {
+            let step = watch.step(1, &[100], start + Duration::from_millis(ms));
+            assert_eq!(step, Step::Wait(Duration::from_millis(100)));
+        }
+        assert_eq!(watch.step(1, &[100], start + Duration::from_millis(950)), Step::Done);
+    }
+
+    #[test]
+    fn what_should_be_ready_but_is_not_found_does_not_hold_the_run_for_ever() {
+        let (mut watch, start) = (watch(1000), Instant::now());
+        for _ in 0..EMPTY_LOOKS_MAX {
+            assert_eq!(watch.step(3, &[], start), Step::LookAgain);
+        }
+        assert_eq!(watch.step(3, &[], start), Step::Done);
+        assert_eq!(watch.left(), Some(Left { lag: 3, pending: 0, first_in_ms: None }));
+    }
+
+    #[test]
+    fn an_overdue_lease_is_looked_for_until_the_wait_is_over() {
+        let (mut watch, start) = (watch(1000), Instant::now());
+        for _ in 0..EMPTY_LOOKS_MAX {
+            assert_eq!(watch.step(1, &[-50], start), Step::LookAgain);
+        }
+        assert_eq!(watch.step(1, &[-50], start + Duration::from_millis(500)), Step::Wait(PAUSE));
+        assert_eq!(watch.step(1, &[-50], start + Duration::from_millis(1000)), Step::Done);
+    }
+
+    #[tokio::test]
+    async fn the_board_waits_for_the_last_pipeline() {
+        let board = Arc::new(Board::new(2));
+        let (first, second) = (board.seat(0), board.seat(1));
+        first.idle();
+        let all = tokio::spawn({
+            let board = Arc::clone(&board);
+            async move { board.all_idle().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!all.is_finished());
+        first.busy();
+        second.idle();
+        tokio::task::yield_now().await;
+        assert!(!all.is_finished());
+        board.leave(0);
+        all.await.unwrap();
+    }
+}

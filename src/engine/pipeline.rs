@@ -1,0 +1,173 @@
+//! One pipeline's life: starts its parts, lets them run, drains them.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::attempt::Worker;
+use super::dispatcher::Dispatcher;
+use super::handler::Handler;
+use super::health::Health;
+use super::idle::Seat;
+use super::leases::{self, Leases};
+use super::permits::Permits;
+use super::prepare::Wanted;
+use super::settler::Settler;
+use super::summary::Counts;
+use super::{Ended, Settings};
+use crate::backend::{Error, Shared};
+use crate::event::GroupKey;
+use crate::retry::RetryPolicy;
+
+/// How long the last settlements of a drain may take before the engine ends without them: their
+/// leases then run out, and the events come again.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A pipeline that is ready to run: its stream and group exist, its plugin is loaded.
+pub struct Pipeline {
+    /// Its name, unique in the engine.
+    pub name: Arc<str>,
+    /// The group that it takes events of.
+    pub group: GroupKey,
+    /// The partitions that it takes events from.
+    pub partitions: Vec<u32>,
+    /// How many attempts run at once; at least 1.
+    pub concurrency: usize,
+    /// Upper bound of what it holds under lease; at least `concurrency`.
+    pub in_flight_max: usize,
+    /// How long a lease lasts unless renewed.
+    pub lease: Duration,
+    /// How failures are repeated; its `max_attempts` is the group's.
+    pub retry: RetryPolicy,
+    /// What handles the events.
+    pub plugin: Arc<dyn Handler>,
+    /// What to create again if the store loses it.
+    pub wanted: Wanted,
+}
+
+impl std::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("name", &self.name)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pipeline {
+    /// The build that new attempts use.
+    pub(super) fn handler(&self) -> Arc<dyn Handler> {
+        Arc::clone(&self.plugin)
+    }
+}
+
+/// What a pipeline runs with.
+pub(super) struct Parts {
+    pub(super) backend: Shared,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) health: Arc<Health>,
+    pub(super) seat: Seat,
+    pub(super) handlers: tokio::runtime::Handle,
+    /// Cancelled when the engine is to stop.
+    pub(super) stop: CancellationToken,
+}
+
+/// The first reason for which a pipeline has to stop by itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failure(Arc<OnceLock<Error>>);
+
+impl Failure {
+    pub(super) fn set(&self, error: Error) {
+        // The first one is the cause; later ones follow from it.
+        let _ = self.0.set(error);
+    }
+}
+
+/// Runs a pipeline until it is stopped, has failed or is idle, then drains it.
+pub(super) async fn run(parts: Parts) -> Ended {
+    let Parts { backend, pipeline, settings, health, seat, handlers, stop } = parts;
+    let counts = Arc::new(Counts::default());
+    let leases = Arc::new(Leases::default());
+    let failure = Failure::default();
+    let (drain, cut) = (CancellationToken::new(), CancellationToken::new());
+    // A settler that has to give up stops its own pipeline, not the others.
+    let stop = stop.child_token();
+    let (queue, queued) = async_channel::bounded(pipeline.in_flight_max.max(1));
+    let (finished, to_settle) = mpsc::channel(pipeline.in_flight_max.max(1));
+
+    let mut workers = JoinSet::new();
+    for _ in 0..pipeline.concurrency.max(1) {
+        let worker = Worker {
+            pipeline: Arc::clone(&pipeline),
+            queue: queued.clone(),
+            finished: finished.clone(),
+            counts: Arc::clone(&counts),
+            drain: drain.clone(),
+            cut: cut.clone(),
+        };
+        workers.spawn_on(worker.run(), &handlers);
+    }
+    drop((queued, finished));
+    let settler = Settler {
+        backend: Arc::clone(&backend),
+        pipeline: Arc::clone(&pipeline),
+        settings: Arc::clone(&settings),
+        health: Arc::clone(&health),
+        leases: Arc::clone(&leases),
+        counts: Arc::clone(&counts),
+        failure: failure.clone(),
+        stop: stop.clone(),
+    };
+    let settler = AbortOnDropHandle::new(tokio::spawn(settler.run(to_settle)));
+    let renewer =
+        leases::renew(Arc::clone(&backend), Arc::clone(&pipeline), Arc::clone(&leases), Arc::clone(&health));
+    let renewer = AbortOnDropHandle::new(tokio::spawn(renewer));
+
+    let dispatcher = Dispatcher::new(
+        Arc::clone(&backend),
+        Arc::clone(&pipeline),
+        Arc::clone(&settings),
+        health,
+        (queue, Arc::clone(&leases), Arc::new(Permits::default()), Arc::clone(&counts)),
+        seat,
+        stop,
+    );
+    let left = match dispatcher.run().await {
+        Ok(left) => left,
+        Err(error) => {
+            failure.set(error);
+            None
+        }
+    };
+
+    // The dispatcher is gone, and with it the queue's sender: workers end once it is empty.
+    drain.cancel();
+    if tokio::time::timeout(settings.drain_timeout, finish(&mut workers)).await.is_err() {
+        tracing::warn!(pipeline = %pipeline.name, "the drain ran out of time; what still runs is handed back");
+        cut.cancel();
+        finish(&mut workers).await;
+    }
+    if tokio::time::timeout(FLUSH_TIMEOUT, settler).await.is_err() {
+        tracing::warn!(pipeline = %pipeline.name, "the last settlements could not be written; their events come again");
+    }
+    drop(renewer);
+    if let Err(error) = backend.retire(&pipeline.group, &settings.consumer).await {
+        tracing::debug!(pipeline = %pipeline.name, %error, "the consumer's name stays behind");
+    }
+    let summary = counts.summary(&pipeline.name);
+    let error = Arc::into_inner(failure.0).and_then(OnceLock::into_inner);
+    Ended { summary, left, error }
+}
+
+async fn finish(workers: &mut JoinSet<()>) {
+    while let Some(joined) = workers.join_next().await {
+        if let Err(error) = joined {
+            tracing::error!(%error, "a worker ended abnormally");
+        }
+    }
+}

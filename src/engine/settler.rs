@@ -1,0 +1,123 @@
+//! Writes verdicts, in batches, and is the only part that does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Settings;
+use super::attempt::{Finished, Held};
+use super::health::{Backoff, Health};
+use super::leases::Leases;
+use super::pipeline::{Failure, Pipeline};
+use super::summary::Counts;
+use crate::backend::{Error, ErrorClass, SETTLE_BATCH_MAX, SettleRequest, Settled, Shared};
+use crate::outcome::Settlement;
+use crate::telemetry;
+
+pub(super) struct Settler {
+    pub(super) backend: Shared,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) health: Arc<Health>,
+    pub(super) leases: Arc<Leases>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) failure: Failure,
+    /// Stops the pipeline.
+    pub(super) stop: CancellationToken,
+}
+
+impl Settler {
+    /// Writes until all workers are gone. A lone verdict is written at once; those that come in
+    /// while a write is under way make up the next batch.
+    pub(super) async fn run(self, mut finished: mpsc::Receiver<Finished>) {
+        let mut batch = Vec::with_capacity(SETTLE_BATCH_MAX);
+        while finished.recv_many(&mut batch, SETTLE_BATCH_MAX).await > 0 {
+            self.write(batch.drain(..)).await;
+        }
+    }
+
+    async fn write(&self, batch: impl Iterator<Item = Finished>) {
+        let (mut held, mut settlements) = (Vec::new(), Vec::new());
+        for finished in batch {
+            match finished.settlement {
+                Some(settlement) => {
+                    held.push(finished.held);
+                    settlements.push(settlement);
+                }
+                None => self.give_up(&finished.held, false),
+            }
+        }
+        let mut backoff = Backoff::default();
+        // Whether an earlier try may have been written although no answer came.
+        let mut doubtful = false;
+        while !held.is_empty() {
+            let request = SettleRequest {
+                group: &self.pipeline.group,
+                consumer: &self.settings.consumer,
+                settlements: &settlements,
+            };
+            match self.backend.settle(&request).await {
+                Ok(answers) => {
+                    for ((held, settlement), answer) in held.iter().zip(&settlements).zip(answers) {
+                        self.settled(held, settlement, answer, doubtful);
+                    }
+                    return;
+                }
+                Err(error) => match error.class() {
+                    ErrorClass::Retry | ErrorClass::Ambiguous => {
+                        self.health.failed(&error);
+                        doubtful |= error.class() == ErrorClass::Ambiguous;
+                    }
+                    // The history that these belong to is gone, and their leases with it.
+                    ErrorClass::NotFound => return held.iter().for_each(|held| self.give_up(held, doubtful)),
+                    ErrorClass::Request | ErrorClass::Fatal => return self.fail(&held, error),
+                },
+            }
+            self.drop_expired(&mut held, &mut settlements, doubtful);
+            tokio::time::sleep(backoff.next()).await;
+        }
+    }
+
+    fn settled(&self, held: &Held, settlement: &Settlement, answer: Settled, doubtful: bool) {
+        match answer {
+            Settled::Done => {
+                self.leases.forget(held.ticket);
+                self.counts.settled(&settlement.verdict);
+                self.counts.busy();
+                telemetry::settled(&held.span, &settlement.verdict);
+            }
+            Settled::Stale | Settled::ReceiptMismatch => self.give_up(held, doubtful),
+        }
+    }
+
+    /// Nothing more can be written about this attempt.
+    fn give_up(&self, held: &Held, doubtful: bool) {
+        self.leases.forget(held.ticket);
+        let counter = if doubtful { &self.counts.unknown } else { &self.counts.stale };
+        counter.fetch_add(1, Ordering::Relaxed);
+        telemetry::not_settled(&held.span, doubtful);
+    }
+
+    /// A verdict is worth writing only while its lease may last.
+    fn drop_expired(&self, held: &mut Vec<Held>, settlements: &mut Vec<Settlement>, doubtful: bool) {
+        let now = Instant::now();
+        let lasts = |held: &Held| {
+            let granted = self.leases.granted(held.ticket);
+            granted.is_some_and(|granted| granted + self.pipeline.lease > now)
+        };
+        let pairs = held.drain(..).zip(settlements.drain(..));
+        let (lasting, over): (Vec<_>, Vec<_>) = pairs.partition(|(held, _)| lasts(held));
+        over.iter().for_each(|(held, _)| self.give_up(held, doubtful));
+        (*held, *settlements) = lasting.into_iter().unzip();
+    }
+
+    /// The store refuses for good: the pipeline stops, and what it held comes again elsewhere.
+    fn fail(&self, held: &[Held], error: Error) {
+        held.iter().for_each(|held| self.give_up(held, true));
+        self.failure.set(error);
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,137 @@
+//! What a plugin may use, and the guard that holds an instance's memory to it.
+
+use std::time::Duration;
+
+use wasmtime::{ResourceLimiter, Result};
+
+/// Longest [`Limits::timeout`]; longer ones are cut to it.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Elements of all tables of one instance together; each takes a pointer's space.
+const TABLE_ELEMENTS_MAX: usize = 1_000_000;
+
+/// Core instances, memories and tables of one instance. Components that link many libraries
+/// dynamically, as Python's do, have some dozens. Each memory reserves gigabytes of addresses.
+const INSTANCES_MAX: usize = 1_000;
+const MEMORIES_MAX: usize = 64;
+const TABLES_MAX: usize = 1_000;
+
+/// What one instance of a plugin may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Time for one call, instantiation included where it is needed; at most [`TIMEOUT_MAX`].
+    /// Default: 30 s.
+    pub timeout: Duration,
+    /// Bytes of linear memory, the sum over an instance's memories. Default: 256 MiB, which
+    /// leaves room for the interpreters of Python and JavaScript and their libraries.
+    pub memory_bytes_max: usize,
+    /// Calls after which an instance is replaced, so that what leaks in a guest stays bounded.
+    /// Default: 10,000.
+    pub reuse_count_max: u32,
+    /// Time after which an unused instance is dropped. Default: 60 s.
+    pub idle_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(30),
+            memory_bytes_max: 256 * 1024 * 1024,
+            reuse_count_max: 10_000,
+            idle_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Counts what an instance's memories and tables hold, and refuses more than is allowed.
+pub(super) struct Guard {
+    bytes_max: usize,
+    bytes: usize,
+    /// `bytes` before the growth that was permitted last, should it fail after all.
+    bytes_before: usize,
+    elements: usize,
+    /// Bytes that a refused growth asked for, in this call.
+    pub(super) refused_bytes: Option<usize>,
+}
+
+impl Guard {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: 0, bytes_before: 0, elements: 0, refused_bytes: None }
+    }
+
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+}
+
+impl ResourceLimiter for Guard {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
+        let bytes = self.bytes.saturating_sub(current).saturating_add(desired);
+        self.bytes_before = self.bytes;
+        if bytes > self.bytes_max {
+            self.refused_bytes = Some(bytes);
+            return Ok(false);
+        }
+        self.bytes = bytes;
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
+        self.bytes = self.bytes_before;
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
+        let elements = self.elements.saturating_sub(current).saturating_add(desired);
+        if elements > TABLE_ELEMENTS_MAX {
+            return Ok(false);
+        }
+        self.elements = elements;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES_MAX
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 65536;
+
+    #[test]
+    fn the_sum_over_all_memories_is_limited() {
+        let mut guard = Guard::new(10 * PAGE);
+        assert!(guard.memory_growing(0, 6 * PAGE, None).unwrap());
+        assert!(guard.memory_growing(0, 4 * PAGE, None).unwrap());
+        assert!(!guard.memory_growing(4 * PAGE, 5 * PAGE, None).unwrap());
+        assert_eq!(guard.refused_bytes, Some(11 * PAGE));
+    }
+
+    #[test]
+    fn a_growth_that_fails_after_all_is_not_counted() {
+        let mut guard = Guard::new(10 * PAGE);
+        assert!(guard.memory_growing(0, 8 * PAGE, None).unwrap());
+        guard.memory_grow_failed(wasmtime::Error::msg("above the memory's own maximum")).unwrap();
+        assert!(guard.memory_growing(0, 10 * PAGE, None).unwrap());
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        let mut guard = Guard::new(10 * PAGE);
+        assert!(guard.memory_growing(0, PAGE, None).unwrap());
+        assert!(!guard.memory_growing(0, usize::MAX, None).unwrap());
+        assert!(!guard.table_growing(0, usize::MAX, None).unwrap());
+        assert!(guard.table_growing(0, 100, None).unwrap());
+    }
+}

@@ -1,0 +1,258 @@
+//! The plugin host: WebAssembly components that handle events.
+//!
+//! [`Host`] is the process's one engine. [`Host::load`] makes a [`Plugin`] of a file: compiled (or
+//! taken from the cache), checked against the contract in `wit/`, and tried once. [`Plugin::handle`]
+//! calls it with an event. Instances are reused, and thrown away after anything but an answer. A
+//! guest cannot hurt the process: its time, its memory, its stack, its handles and its output are
+//! bounded, and it sees no file, no network and no environment.
+//!
+//! A guest's output becomes events of `tracing` with the target [`GUEST_TARGET`], in the span that
+//! the caller of [`Plugin::handle`] is in.
+
+mod bindings;
+mod cache;
+mod code;
+mod error;
+mod fault;
+mod host;
+mod inspect;
+mod limits;
+mod output;
+mod pool;
+mod prepare;
+mod state;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::AbortHandle;
+use wasmtime::{Store, UpdateDeadline};
+
+use self::bindings::v0_1::wasmill::handler::types;
+use self::bindings::v0_1::{Failure, HandlerPre};
+pub use self::error::{HostError, LoadError, Refusal};
+pub use self::host::{Host, HostSettings};
+pub use self::inspect::Inspection;
+pub use self::limits::{Limits, TIMEOUT_MAX};
+pub use self::output::{GUEST_TARGET, LINE_BYTES_MAX, LINES_MAX};
+use self::pool::{Instance, Pool};
+use self::state::{Config, State};
+use crate::event::Event;
+use crate::outcome::{Effects, Fault, Outcome};
+
+/// Shortest time between two looks for instances that have waited too long.
+const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// What is to be loaded.
+#[derive(Clone, Debug)]
+pub struct PluginSpec {
+    /// The plugin's name, for messages.
+    pub name: String,
+    /// The component's file.
+    pub path: PathBuf,
+    /// What an instance may use.
+    pub limits: Limits,
+    /// What the guest finds in `wasi:config`, as pairs of key and value.
+    pub config: Vec<(String, String)>,
+}
+
+impl PluginSpec {
+    /// The component at `path` under the name `name`, with default limits and no settings.
+    #[must_use]
+    pub fn new(name: impl Into<String>, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref().to_owned();
+        Self { name: name.into(), path, limits: Limits::default(), config: Vec::new() }
+    }
+}
+
+/// How an event came to be delivered.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// The pipeline that delivers.
+    pub pipeline: &'a str,
+    /// The consumer group.
+    pub group: &'a str,
+    /// Deliveries so far, from 1, this one included.
+    pub attempt: u32,
+    /// The attempt after which a failure is final.
+    pub max_attempts: u32,
+}
+
+/// One loaded build of a plugin.
+pub struct Plugin {
+    name: String,
+    digest: Arc<str>,
+    limits: Limits,
+    config: Config,
+    handler: HandlerPre<State>,
+    pool: Arc<Pool>,
+    reaper: AbortHandle,
+    host: Arc<Host>,
+}
+
+impl Plugin {
+    /// Tries a component that was checked, and keeps the first instance for the first call.
+    async fn start(
+        host: Arc<Host>,
+        spec: &PluginSpec,
+        digest: Arc<str>,
+        handler: HandlerPre<State>,
+    ) -> Result<Arc<Self>, Refusal> {
+        let limits = Limits { timeout: spec.limits.timeout.min(TIMEOUT_MAX), ..spec.limits };
+        let pool = Arc::new(Pool::new(limits.reuse_count_max, limits.idle_max));
+        let reaper = tokio::spawn(reap(Arc::clone(&pool), limits.idle_max)).abort_handle();
+        let name = spec.name.clone();
+        let config = spec.config.clone().into();
+        let plugin = Arc::new(Self { name, digest, limits, config, handler, pool, reaper, host });
+        match plugin.instantiate(Instant::now() + limits.timeout).await {
+            Ok(instance) => plugin.pool.put(instance),
+            Err(fault) => return Err(Refusal::Start { reason: fault.message }),
+        }
+        Ok(plugin)
+    }
+
+    /// The plugin's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// SHA-256 of the component, in hexadecimal: the name of this generation.
+    #[must_use]
+    pub fn digest(&self) -> &Arc<str> {
+        &self.digest
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How many instances wait for a call.
+    #[must_use]
+    pub fn warm_count(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Calls the handler with an event. As many calls run at once as the caller makes; each has an
+    /// instance for itself. Dropping the future cuts the call off and discards its instance.
+    ///
+    /// # Errors
+    /// The guest did not answer: see [`crate::outcome::FaultKind`].
+    pub async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
+        let deadline = Instant::now() + self.limits.timeout;
+        // Taken out of the pool it is this call's own, and gone with it unless it is put back.
+        let mut instance = match self.pool.take() {
+            Some(instance) => instance,
+            None => self.instantiate(deadline).await?,
+        };
+        begin(&mut instance.store, deadline);
+        let called = call(&mut instance, event, delivery, deadline);
+        let answer = tokio::time::timeout_at(deadline.into(), called).await;
+        instance.store.data().output.finish();
+        match answer {
+            Ok(Ok(answer)) => {
+                instance.calls += 1;
+                self.pool.put(instance);
+                Ok(outcome(answer))
+            }
+            Ok(Err(error)) => Err(fault::classify(&error, instance.store.data(), self.timeout_ms())),
+            Err(_elapsed) => Err(fault::overdue(instance.store.data(), self.timeout_ms())),
+        }
+    }
+
+    /// Makes an instance; its start code runs under the same limits as a call.
+    async fn instantiate(&self, deadline: Instant) -> Result<Instance, Fault> {
+        let state = State::new(Arc::clone(&self.config), self.limits.memory_bytes_max, deadline);
+        let mut store = Store::new(self.host.engine(), state);
+        store.limiter(|state| &mut state.guard);
+        store.epoch_deadline_callback(|store| {
+            if Instant::now() < store.data().deadline {
+                Ok(UpdateDeadline::Yield(1))
+            } else {
+                Err(fault::Overdue.into())
+            }
+        });
+        begin(&mut store, deadline);
+        let started = self.handler.instantiate_async(&mut store);
+        let started = tokio::time::timeout_at(deadline.into(), started).await;
+        store.data().output.finish();
+        match started {
+            Ok(Ok(handler)) => Ok(Instance { store, handler, calls: 0 }),
+            Ok(Err(error)) => Err(fault::classify(&error, store.data(), self.timeout_ms())),
+            Err(_elapsed) => Err(fault::overdue(store.data(), self.timeout_ms())),
+        }
+    }
+
+    fn timeout_ms(&self) -> u128 {
+        self.limits.timeout.as_millis()
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        self.reaper.abort();
+    }
+}
+
+/// Sets a store up for what runs next in it.
+fn begin(store: &mut Store<State>, deadline: Instant) {
+    let state = store.data_mut();
+    state.deadline = deadline;
+    state.guard.refused_bytes = None;
+    state.output.begin();
+    store.set_epoch_deadline(1);
+}
+
+async fn call(
+    instance: &mut Instance,
+    event: &Event,
+    delivery: &Delivery<'_>,
+    deadline: Instant,
+) -> wasmtime::Result<Result<(), Failure>> {
+    let metadata = event.metadata_pairs();
+    let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let left = deadline.saturating_duration_since(Instant::now());
+    let event = types::Event {
+        id: &event.id,
+        stream_name: event.stream.as_str(),
+        partition: event.partition,
+        sequence: event.sequence,
+        timestamp: &event.timestamp,
+        timestamp_ms: event.timestamp_ms(),
+        key: event.key.as_deref(),
+        event_type: event.event_type.as_deref(),
+        metadata: &metadata,
+        payload: event.payload.as_str().as_bytes(),
+    };
+    let delivery = types::Delivery {
+        pipeline: delivery.pipeline,
+        group: delivery.group,
+        attempt: delivery.attempt,
+        max_attempts: delivery.max_attempts,
+        timeout_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX),
+    };
+    instance.handler.call_handle(&mut instance.store, event, delivery).await
+}
+
+fn outcome(answer: Result<(), Failure>) -> Outcome {
+    match answer {
+        Ok(()) => Outcome::Ack(Effects::default()),
+        Err(Failure::Retry(retry)) => {
+            let delay = retry.delay_ms.map(|ms| Duration::from_millis(ms.into()));
+            Outcome::Retry { reason: retry.reason, delay }
+        }
+        Err(Failure::Reject(reason)) => Outcome::Reject { reason },
+    }
+}
+
+/// Drops a plugin's unused instances in time, also when no call comes any more.
+async fn reap(pool: Arc<Pool>, idle_max: Duration) {
+    let interval = (idle_max / 2).max(REAP_INTERVAL_MIN);
+    loop {
+        tokio::time::sleep(interval).await;
+        pool.reap(Instant::now());
+    }
+}

@@ -1,0 +1,75 @@
+//! Warm instances of one plugin: the one used last is taken first, so that those not needed any
+//! more grow old and are dropped.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use wasmtime::Store;
+
+use super::bindings::v0_1::Handler;
+use super::state::State;
+
+/// Unused instances that are kept; as a rule there are no more than calls at once.
+const WARM_COUNT_MAX: usize = 1024;
+
+/// One instance of a plugin, used by one call at a time.
+pub(super) struct Instance {
+    pub(super) store: Store<State>,
+    pub(super) handler: Handler,
+    /// Calls that it has answered.
+    pub(super) calls: u32,
+}
+
+/// Instances that wait for a call.
+pub(super) struct Pool {
+    idle: Mutex<VecDeque<Idle>>,
+    reuse_count_max: u32,
+    idle_max: Duration,
+}
+
+struct Idle {
+    instance: Instance,
+    since: Instant,
+}
+
+impl Pool {
+    pub(super) fn new(reuse_count_max: u32, idle_max: Duration) -> Self {
+        Self { idle: Mutex::default(), reuse_count_max, idle_max }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The instance that was used last, if one waits.
+    pub(super) fn take(&self) -> Option<Instance> {
+        self.idle().pop_back().map(|idle| idle.instance)
+    }
+
+    /// Keeps an instance that answered, unless it has served its time. An instance whose call
+    /// did not end with an answer must not come back: it is dropped where its call ended.
+    pub(super) fn put(&self, instance: Instance) {
+        if instance.calls < self.reuse_count_max {
+            let mut idle = self.idle();
+            if idle.len() < WARM_COUNT_MAX {
+                idle.push_back(Idle { instance, since: Instant::now() });
+            }
+        }
+    }
+
+    /// Drops what has waited for too long.
+    pub(super) fn reap(&self, now: Instant) {
+        let mut idle = self.idle();
+        let old = idle.iter().take_while(|i| now.saturating_duration_since(i.since) >= self.idle_max).count();
+        let old: Vec<_> = idle.drain(..old).collect();
+        // Giving memory back takes a while: not under the lock.
+        drop(idle);
+        drop(old);
+    }
+
+    /// How many instances wait.
+    pub(super) fn len(&self) -> usize {
+        self.idle().len()
+    }
+}

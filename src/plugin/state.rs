@@ -1,0 +1,125 @@
+//! What a store holds for its guest, and what the host answers when the guest asks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::Level;
+use wasmtime::component::{HasSelf, Linker};
+use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{
+    Error as HttpError, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
+
+use super::bindings::v0_1::wasi::config::store as config;
+use super::bindings::v0_1::wasi::logging::logging;
+use super::limits::Guard;
+use super::output::{GuestStream, Output, Stream};
+
+/// Handles that a guest may hold at once: streams, pollables, requests.
+const HANDLES_MAX: usize = 10_000;
+
+/// Random bytes that a guest may ask for at once.
+const RANDOM_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The settings that the operator gave to a plugin.
+pub(super) type Config = Arc<[(String, String)]>;
+
+/// One instance's side of the host.
+pub(super) struct State {
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+    hooks: NoHttp,
+    table: ResourceTable,
+    config: Config,
+    pub(super) guard: Guard,
+    pub(super) output: Output,
+    /// When the present call is cut off.
+    pub(super) deadline: Instant,
+}
+
+impl State {
+    /// A guest that sees its settings, the clocks and random numbers: no file, no network, no
+    /// variable of the host's environment, an empty standard input.
+    pub(super) fn new(config: Config, memory_bytes_max: usize, deadline: Instant) -> Self {
+        let output = Output::default();
+        let stream = |stream| GuestStream { output: output.clone(), stream };
+        let wasi = WasiCtx::builder()
+            .stdout(stream(Stream::Stdout))
+            .stderr(stream(Stream::Stderr))
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false)
+            .max_random_size(RANDOM_BYTES_MAX)
+            .build();
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HANDLES_MAX);
+        let guard = Guard::new(memory_bytes_max);
+        let http = WasiHttpCtx::new();
+        Self { wasi, http, hooks: NoHttp, table, config, guard, output, deadline }
+    }
+}
+
+/// Everything that a component can import.
+pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    wasmtime_wasi::p2::add_to_linker_async(linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    config::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
+    logging::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+}
+
+/// What [`link`] offers, in words, for a component that wants something else.
+pub(super) const OFFER: &str =
+    "WASI 0.2 with wasi:http, wasi:config/store@0.2.0-rc.1 and wasi:logging/logging@0.1.0-draft";
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.hooks }
+    }
+}
+
+impl config::Host for State {
+    fn get(&mut self, key: String) -> Result<Option<String>, config::Error> {
+        Ok(self.config.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone()))
+    }
+
+    fn get_all(&mut self) -> Result<Vec<(String, String)>, config::Error> {
+        Ok(self.config.to_vec())
+    }
+}
+
+impl logging::Host for State {
+    fn log(&mut self, level: logging::Level, context: String, message: String) {
+        let level = match level {
+            logging::Level::Trace => Level::TRACE,
+            logging::Level::Debug => Level::DEBUG,
+            logging::Level::Info => Level::INFO,
+            logging::Level::Warn => Level::WARN,
+            logging::Level::Error | logging::Level::Critical => Level::ERROR,
+        };
+        self.output.message(level, &context, &message);
+    }
+}
+
+/// Refuses every outgoing request.
+struct NoHttp;
+
+type Sent = (http::Response<WasiBody>, Box<dyn Future<Output = Result<(), HttpError>> + Send>);
+
+impl WasiHttpHooks for NoHttp {
+    fn send_request(
+        &mut self,
+        request: http::Request<WasiBody>,
+        _: Option<RequestOptions>,
+        _: Box<dyn Future<Output = Result<(), HttpError>> + Send>,
+    ) -> Box<dyn Future<Output = Result<Sent, HttpError>> + Send> {
+        let host = request.uri().host().unwrap_or("an unnamed host").to_owned();
+        let text = format!("HTTP is not granted to this plugin: the request to {host} was not sent");
+        Box::new(async move { Err(HttpError::InternalError(Some(text))) })
+    }
+}

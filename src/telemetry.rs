@@ -1,0 +1,78 @@
+//! What the engine says of its work: one function a thing that happens, so that wording and fields
+//! stand in one place.
+
+use tracing::{Span, debug, info, info_span, warn};
+
+use crate::backend::ClaimDeath;
+use crate::event::Leased;
+use crate::outcome::Verdict;
+
+/// Characters of a digest that are shown.
+const DIGEST_CHARS: usize = 12;
+
+/// The part of a digest that is shown.
+#[must_use]
+pub fn short_digest(digest: &str) -> &str {
+    digest.get(..DIGEST_CHARS).unwrap_or(digest)
+}
+
+/// The span of one attempt: every line about it carries these fields, the guest's own lines too.
+#[must_use]
+pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
+    info_span!(
+        "attempt",
+        pipeline,
+        event = %leased.event.id,
+        partition = leased.lease.partition,
+        sequence = leased.lease.sequence,
+        attempt = leased.lease.attempt,
+        plugin = short_digest(digest),
+    )
+}
+
+/// A verdict was written.
+pub fn settled(span: &Span, verdict: &Verdict) {
+    let _entered = span.enter();
+    match verdict {
+        Verdict::Ack(_) => debug!("acked"),
+        Verdict::Retry { delay, reason, failure } => {
+            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            info!(failure = failure.as_str(), delay_ms, reason, "will be tried again");
+        }
+        Verdict::DeadLetter { cause, reason, failure } => {
+            warn!(cause = cause.as_str(), failure = failure.map(|f| f.as_str()), reason, "dead-lettered");
+        }
+        Verdict::Release => debug!("handed back"),
+    }
+}
+
+/// An attempt's lease was lost before its verdict could be written.
+pub fn not_settled(span: &Span, doubtful: bool) {
+    let _entered = span.enter();
+    if doubtful {
+        warn!("no answer tells whether the verdict was written; if it was not, the event comes again");
+    } else {
+        warn!("the lease was lost, so nothing was written; another consumer handles the event");
+    }
+}
+
+/// A claim made a dead letter of an entry.
+pub fn dead_lettered_at_claim(pipeline: &str, death: &ClaimDeath) {
+    warn!(
+        pipeline,
+        event = death.event_id,
+        partition = death.partition,
+        sequence = death.sequence,
+        cause = death.cause.as_str(),
+        reason = death.reason,
+        "dead-lettered"
+    );
+}
+
+/// A run that ends when idle waits for what falls due soon.
+pub fn waiting_for_pending(pipeline: &str, pending: usize, last_in_ms: i64) {
+    let until = jiff::Timestamp::now()
+        .checked_add(jiff::SignedDuration::from_millis(last_in_ms.max(0)))
+        .map_or_else(|_| "later".to_owned(), |at| format!("{at:.0}"));
+    info!(pipeline, pending, %until, "waiting for leases that run out and retries that fall due");
+}
