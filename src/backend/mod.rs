@@ -14,6 +14,7 @@ use crate::event::{Event, GroupKey, Lease, Leased, Name, NewEvent};
 use crate::outcome::{Cause, FailureKind, Settlement};
 
 pub mod error;
+pub mod sqlite;
 
 pub use error::{Error, ErrorClass, Result};
 
