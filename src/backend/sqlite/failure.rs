@@ -56,7 +56,10 @@ impl From<rusqlite::Error> for Failure {
                 | ErrorCode::OperationAborted
                 | ErrorCode::OperationInterrupted,
             ) => (Kind::Unavailable, error.to_string()),
-            Some(ErrorCode::DatabaseCorrupt) => (Kind::Corrupt, error.to_string()),
+            // None of ours can be violated by what we write, unless someone else wrote too.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation) => {
+                (Kind::Corrupt, error.to_string())
+            }
             Some(ErrorCode::NotADatabase) => (Kind::Refused, "the file is no SQLite database".to_owned()),
             Some(_) => (Kind::Refused, error.to_string()),
             // A value of another type than ours: someone else wrote it.

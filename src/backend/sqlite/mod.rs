@@ -22,6 +22,8 @@ mod open;
 mod rows;
 mod settle;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod wait;
 mod worker;
 
