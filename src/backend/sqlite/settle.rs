@@ -1,0 +1,174 @@
+//! Settling and renewing: what the holder of a lease may do.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rusqlite::OptionalExtension;
+
+use super::bury::{Death, bury, remove};
+use super::clock::millis;
+use super::groups::failure_kind;
+use super::lane::Lane;
+use super::lookup::{Group, move_frontier};
+use super::rows::{receipt, stored};
+use super::worker::Op;
+use crate::backend::{Error, Result, SETTLE_BATCH_MAX, Settled};
+use crate::event::{GroupKey, Lease};
+use crate::outcome::{FailureKind, Settlement, Verdict};
+
+/// Checks that one call takes so many items.
+pub(super) fn check_batch(items: usize) -> Result<()> {
+    if items > SETTLE_BATCH_MAX {
+        return Err(Error::BatchTooLarge { items, max: SETTLE_BATCH_MAX });
+    }
+    Ok(())
+}
+
+pub(super) fn settle(
+    op: &mut Op<'_>,
+    key: &GroupKey,
+    consumer: &str,
+    settlements: &[Settlement],
+) -> Result<Vec<Settled>> {
+    let group = op.group(key)?;
+    let mut settled = Vec::with_capacity(settlements.len());
+    let mut ended = BTreeSet::new();
+    for settlement in settlements {
+        settled.push(match held(op, &group, &settlement.lease)? {
+            Ok(held) => {
+                if write(op, &group, consumer, settlement, held)? == Fate::Ended {
+                    ended.insert(settlement.lease.partition);
+                }
+                Settled::Done
+            }
+            Err(refused) => refused,
+        });
+    }
+    for partition in ended {
+        move_frontier(op, &group, partition)?;
+    }
+    Ok(settled)
+}
+
+pub(super) fn renew(
+    op: &mut Op<'_>,
+    key: &GroupKey,
+    leases: &[Lease],
+    lease: Duration,
+) -> Result<Vec<Settled>> {
+    let group = op.group(key)?;
+    let expires_ms = op.time.now_ms.saturating_add(millis(lease));
+    let mut statement = op.conn.prepare_cached(
+        "UPDATE pending SET ready_ms = ?4 WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3",
+    )?;
+    let mut renewed = Vec::with_capacity(leases.len());
+    for lease in leases {
+        renewed.push(match held(op, &group, lease)? {
+            Ok(_) => {
+                statement.execute((group.id, lease.partition, stored(lease.sequence), expires_ms))?;
+                Settled::Done
+            }
+            Err(refused) => refused,
+        });
+    }
+    Ok(renewed)
+}
+
+/// What is known of an entry whose lease is in order.
+struct Held {
+    attempt: u32,
+    failure: Option<FailureKind>,
+}
+
+/// A lease id is given out once, and is gone from the row as soon as the entry is parked, taken by
+/// another or settled. That the time ran out is not enough: until someone takes the entry, its
+/// holder may still finish.
+pub(super) const HELD: &str = "\
+SELECT attempt, failure FROM pending
+WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3 AND lease_id = ?4";
+
+/// Checks the fence, then the receipt.
+fn held(op: &Op<'_>, group: &Group, lease: &Lease) -> Result<Result<Held, Settled>> {
+    let mut statement = op.conn.prepare_cached(HELD)?;
+    let held = statement
+        .query_row((group.id, lease.partition, stored(lease.sequence), &*lease.id), |row| {
+            Ok(Held { attempt: row.get(0)?, failure: failure_kind(row, 1)? })
+        })
+        .optional()?;
+    Ok(match held {
+        None => Err(Settled::Stale),
+        Some(_) if *lease.receipt != *receipt(lease.partition, lease.sequence) => {
+            Err(Settled::ReceiptMismatch)
+        }
+        Some(held) => Ok(held),
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Ended,
+    Waits,
+}
+
+fn write(
+    op: &mut Op<'_>,
+    group: &Group,
+    consumer: &str,
+    settlement: &Settlement,
+    held: Held,
+) -> Result<Fate> {
+    let Lease { partition, sequence, .. } = settlement.lease;
+    match &settlement.verdict {
+        Verdict::Ack(_) => {
+            remove(op, group, partition, sequence)?;
+            Ok(Fate::Ended)
+        }
+        Verdict::DeadLetter { cause, reason, failure } => {
+            let death = Death {
+                partition,
+                sequence,
+                cause: *cause,
+                reason,
+                failure: *failure,
+                attempts: held.attempt,
+                consumer,
+                plugin: settlement.plugin.as_deref(),
+            };
+            bury(op, group, death)?;
+            Ok(Fate::Ended)
+        }
+        Verdict::Retry { delay, reason, failure } => {
+            let lane = Lane::parked(held.attempt, group.attempts_max, Some(*failure));
+            let due_ms = op.time.now_ms.saturating_add(millis(*delay));
+            let mut statement = op.conn.prepare_cached(
+                "UPDATE pending SET lane = ?4, ready_ms = ?5, lease_id = NULL, failure = ?6, reason = ?7
+                 WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3",
+            )?;
+            let sequence = stored(sequence);
+            statement.execute((
+                group.id,
+                partition,
+                sequence,
+                lane.number(),
+                due_ms,
+                failure.as_str(),
+                reason,
+            ))?;
+            op.stirred = true;
+            Ok(Fate::Waits)
+        }
+        Verdict::Release => {
+            // As before this delivery: what is known of the attempt before it stays.
+            let attempt = held.attempt.saturating_sub(1);
+            let lane = Lane::parked(attempt, group.attempts_max, held.failure);
+            let mut statement = op.conn.prepare_cached(
+                "UPDATE pending SET lane = ?4, ready_ms = ?5, lease_id = NULL, attempt = ?6
+                 WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3",
+            )?;
+            let sequence = stored(sequence);
+            statement.execute((group.id, partition, sequence, lane.number(), op.time.now_ms, attempt))?;
+            op.stirred = true;
+            Ok(Fate::Waits)
+        }
+    }
+}
