@@ -14,6 +14,7 @@
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
 pub mod backend;
+pub mod config;
 pub mod event;
 pub mod outcome;
 pub mod retry;
