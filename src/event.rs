@@ -23,8 +23,7 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///
 /// Cheap to clone. Two constructors, since names of others are accepted where they exist, but
 /// only portable ones are created: see [`Name::new`] and [`Name::existing`].
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
 /// Why a text cannot be a name.
@@ -90,6 +89,12 @@ impl Name {
 
 fn portable(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+impl Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
 }
 
 impl fmt::Display for Name {
