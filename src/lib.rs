@@ -15,6 +15,7 @@
 
 pub mod backend;
 pub mod engine;
+pub mod config;
 pub mod event;
 pub mod outcome;
 pub mod plugin;

@@ -1,0 +1,42 @@
+//! Bounds and defaults of what a pipeline file may say. Checks, messages and schema share them.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Partitions of a stream.
+pub(super) const PARTITIONS: RangeInclusive<u32> = 1..=1024;
+/// Number of a partition.
+pub(super) const PARTITION: RangeInclusive<u32> = 0..=1023;
+/// Partitions of a stream that `[streams.NAME]` says nothing about.
+pub(super) const PARTITIONS_DEFAULT: u32 = 1;
+
+/// Handler calls of a pipeline at the same time.
+pub(super) const CONCURRENCY: RangeInclusive<u32> = 1..=1024;
+pub(super) const CONCURRENCY_DEFAULT: u32 = 8;
+/// Events that a pipeline holds under leases.
+pub(super) const MAX_IN_FLIGHT: RangeInclusive<u32> = 1..=65_536;
+pub(super) const MAX_IN_FLIGHT_DEFAULT: u32 = 256;
+
+/// Shorter leases would be lost to a slow network or a busy machine.
+pub(super) const LEASE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
+pub(super) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// At most what 32-bit WebAssembly can address.
+pub(super) const MAX_MEMORY_BYTES: RangeInclusive<u64> = 1 << 20..=4 << 30;
+/// Room for the interpreters of Python and JavaScript.
+pub(super) const MAX_MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+
+pub(super) const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(1);
+pub(super) const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
+
+pub(super) const MAX_EVENT_BYTES: RangeInclusive<u64> = 1 << 10..=64 << 20;
+
+pub(super) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1_000_000;
+/// A zero wait would burn every attempt within milliseconds.
+pub(super) const RETRY_WAIT: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_hours(30 * 24);
+pub(super) const RETRY_FACTOR: RangeInclusive<f64> = 1.0..=100.0;
+pub(super) const RETRY_JITTER: RangeInclusive<f64> = 0.0..=1.0;
