@@ -381,8 +381,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Takes events under lease: retries that are due, then new ones; with
     /// [`ClaimRequest::sweep`] also those whose lease ran out. An entry whose attempts are used
-    /// up is made a dead letter instead (cause attempts-exhausted, failure expired). An entry
-    /// that is no event is made a dead letter (cause undecodable) with its raw fields kept.
+    /// up is made a dead letter instead (cause attempts-exhausted; failure expired where its lease
+    /// ran out, else that of its last attempt). An entry that is no event is made a dead letter
+    /// (cause undecodable) with its raw fields kept.
     ///
     /// A group that the store lost while it still knows its metadata is made again, so that no
     /// unsettled event is passed over.

@@ -9,9 +9,10 @@ use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 
 use super::Store;
-use super::kit::{MANY, PATIENCE, Scene, Take, ensure_eq, ensure_none, name, sequences};
-use crate::backend::{ClaimRequest, Error, Start};
+use super::kit::{MANY, PATIENCE, Scene, Take, ensure_eq, ensure_none, name, sequences, settlement};
+use crate::backend::{ClaimRequest, Error, Settled, Start};
 use crate::event::{GroupKey, Leased};
+use crate::outcome::Verdict;
 
 /// With enough ready work in a partition a claim gives exactly its limit.
 pub async fn gives_exactly_the_limit(store: &dyn Store) -> Result<()> {
@@ -42,7 +43,27 @@ pub async fn gives_events_in_order(store: &dyn Store) -> Result<()> {
             *seen += 1;
         }
     }
-    Ok(())
+    gives_old_and_new_in_order(&scene).await
+}
+
+/// The same where some of the events come back and others are new.
+async fn gives_old_and_new_in_order(scene: &Scene) -> Result<()> {
+    scene.append(0, 10).await?;
+    let new = scene.claim_all("a", 10).await?;
+    let back: Vec<_> = new
+        .iter()
+        .filter(|l| l.event.sequence % 2 == 0)
+        .map(|l| settlement(&l.lease, Verdict::Release))
+        .collect();
+    ensure_eq("releases are taken", scene.settle("a", &back).await?, vec![Settled::Done; 5])?;
+    scene.append(0, 10).await?;
+    let mut claims = 0;
+    for _ in 0..5 {
+        let found = sequences(&scene.claim("a", 6).await?);
+        ensure!(found.is_sorted(), "old and new events of a claim are in sequence order: found {found:?}");
+        claims += found.len();
+    }
+    ensure_eq("all of them come", claims, 15)
 }
 
 /// A claimed event is the stored one, with a lease that describes it.
