@@ -56,7 +56,7 @@ pub struct Config {
 }
 
 /// What commands need from a pipeline file that only touch the store.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Store {
     /// Where the log lives.
     pub backend: Backend,
@@ -226,6 +226,14 @@ pub fn parse(
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schema::schema()
+}
+
+/// Reads a duration as the pipeline file writes it, for options of commands.
+///
+/// # Errors
+/// What a duration looks like, for anything else.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).ok_or_else(|| units::DURATION_FORM.to_owned())
 }
 
 fn resolve_with<T>(
