@@ -14,8 +14,8 @@
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
 pub mod backend;
-pub mod engine;
 pub mod config;
+pub mod engine;
 pub mod event;
 pub mod outcome;
 pub mod plugin;
