@@ -1,3 +1,3 @@
 //! What several test binaries share.
 
-pub mod redis;
+pub(crate) mod redis;
