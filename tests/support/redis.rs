@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server, or one that was stopped and can start again on the same port and data.
-pub struct RedisServer {
+pub(crate) struct RedisServer {
     dir: tempfile::TempDir,
     port: u16,
     options: Vec<String>,
@@ -24,17 +24,17 @@ pub struct RedisServer {
 
 impl RedisServer {
     /// A server without persistence.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// A server that has every acknowledged write on disk.
-    pub fn durable() -> Self {
+    pub(crate) fn durable() -> Self {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
     /// A server with further options, as on its command line.
-    pub fn start_with(options: &[&str]) -> Self {
+    pub(crate) fn start_with(options: &[&str]) -> Self {
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
         let mut server = Self { dir, port: 0, options, child: None };
@@ -50,52 +50,52 @@ impl RedisServer {
     }
 
     /// The server's address for a client.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// The same server by its Unix socket.
-    pub fn socket_url(&self) -> String {
+    pub(crate) fn socket_url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
     /// The port on 127.0.0.1.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// The server's directory.
-    pub fn dir(&self) -> &std::path::Path {
+    pub(crate) fn dir(&self) -> &std::path::Path {
         self.dir.path()
     }
 
     /// Process id; none while it is stopped.
-    pub fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
     /// Ends the server as an operator would, and waits for its end.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.end("-TERM");
     }
 
     /// Ends the server without a chance to write anything.
-    pub fn kill9(&mut self) {
+    pub(crate) fn kill9(&mut self) {
         self.end("-KILL");
     }
 
     /// Halts the server: it keeps its connections and answers nothing.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
 
     /// Lets a halted server go on.
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }
 
     /// Starts a stopped server on the same port and the same data.
-    pub fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         assert!(self.child.is_none(), "the server runs");
         let until = Instant::now() + PATIENCE;
         while !self.launch() {
@@ -104,7 +104,7 @@ impl RedisServer {
     }
 
     /// What the server wrote to its log.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 

@@ -84,19 +84,28 @@ impl Redis {
         Ok(taking.claimed)
     }
 
+    /// No kind of work may starve another: retries get half of the room at first, what others lost
+    /// half of the rest, new entries all that is left then; in the end the first two again.
     async fn take_all(&self, taking: &mut Taking<'_>) -> Result<()> {
-        let partitions = taking.state.in_turn(taking.request.partitions);
+        let (turn, partitions) = taking.state.in_turn(taking.request.partitions);
         let due = taking.state.due_now(&partitions);
-        if !due.is_empty() {
-            self.take_due(taking, &due).await?;
+        // Of an odd room, and so of a room for one, each side gets the middle in turn.
+        let half = (taking.room + turn % 2) / 2;
+        if !due.is_empty() && half > 0 {
+            self.take_due(taking, &due, half).await?;
         }
-        if taking.request.sweep && taking.room > 0 {
-            self.sweep(taking, &partitions).await?;
+        let half = taking.room.div_ceil(2);
+        let mut sweep = taking.request.sweep;
+        if sweep && half > 0 {
+            sweep = self.sweep(taking, &partitions, half).await?;
         }
         self.take_new(taking, &partitions).await?;
         let due = taking.state.due_now(&partitions);
         if taking.room > 0 && !due.is_empty() {
-            self.take_due(taking, &due).await?;
+            self.take_due(taking, &due, taking.room).await?;
+        }
+        if taking.room > 0 && sweep {
+            self.sweep(taking, &partitions, taking.room).await?;
         }
         Ok(())
     }

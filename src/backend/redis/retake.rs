@@ -30,11 +30,16 @@ fn places(partitions: &[u32]) -> Vec<Place> {
 }
 
 impl Redis {
-    /// Takes parked entries whose time has come.
-    pub(super) async fn take_due(&self, taking: &mut Taking<'_>, partitions: &[u32]) -> Result<()> {
+    /// Takes at most `limit` parked entries whose time has come.
+    pub(super) async fn take_due(
+        &self,
+        taking: &mut Taking<'_>,
+        partitions: &[u32],
+        limit: usize,
+    ) -> Result<()> {
         let places = places(partitions);
         let mut call = self.retake_call(Script::Due, taking, partitions);
-        call.arg(taking.room);
+        call.arg(limit);
         add_places(&mut call, &places);
         let mut answer = array(self.connection.script(call, Effect::None).await?)?.into_iter();
         self.answered(taking, answer.next()).await?;
@@ -49,14 +54,20 @@ impl Redis {
         self.read_held(taking, held).await
     }
 
-    /// One bounded step of the search for what others lost or let go.
-    pub(super) async fn sweep(&self, taking: &mut Taking<'_>, partitions: &[u32]) -> Result<()> {
-        let visited = partitions.len().min(SWEEP_PARTITIONS_MAX).min(taking.room);
+    /// One bounded step of the search for what others lost or let go, for at most `limit` entries.
+    /// Returns whether a partition used up its share, and so may have more.
+    pub(super) async fn sweep(
+        &self,
+        taking: &mut Taking<'_>,
+        partitions: &[u32],
+        limit: usize,
+    ) -> Result<bool> {
+        let visited = partitions.len().min(SWEEP_PARTITIONS_MAX).min(limit);
         let places = places(&partitions[..visited]);
-        let each = (taking.room / visited.max(1)).max(1);
+        let each = (limit / visited.max(1)).max(1);
         let calls = places.iter().map(|place| self.sweep_call(taking, place, each)).collect();
         let answers = self.connection.scripts(calls, Effect::None).await?;
-        let (mut held, mut lost) = (Vec::new(), Vec::new());
+        let (mut held, mut lost, mut more) = (Vec::new(), Vec::new(), false);
         for (place, answer) in places.iter().zip(answers) {
             let mut answer = array(checked(answer)?)?.into_iter();
             let mut next = || answer.next().unwrap_or(Value::Nil);
@@ -64,7 +75,9 @@ impl Redis {
                 Code::Ok => {
                     let (fast, full) = (text_or_empty(next())?, text_or_empty(next())?);
                     taking.state.set_cursors(place.0, Cursors { fast, full });
+                    let before = held.len();
                     retaken(taking, place, answer, &mut held)?;
+                    more |= held.len() - before >= each;
                 }
                 Code::Lost => lost.push(place.0),
                 _ => return Err(self.missing(taking.request.group).await),
@@ -74,12 +87,12 @@ impl Redis {
         if !lost.is_empty() {
             self.restore(taking.request.group, &lost).await?;
         }
-        Ok(())
+        Ok(more)
     }
 
     /// Takes one suspect.
     pub(super) async fn take_suspect(&self, taking: &mut Taking<'_>) -> Result<()> {
-        let partitions = taking.state.in_turn(taking.request.partitions);
+        let (_, partitions) = taking.state.in_turn(taking.request.partitions);
         let places = places(&partitions);
         let mut call = self.retake_call(Script::Alone, taking, &partitions);
         add_places(&mut call, &places);

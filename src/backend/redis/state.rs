@@ -50,16 +50,15 @@ impl GroupState {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The partitions in an order that begins with another one each time.
-    pub(super) fn in_turn(&self, partitions: &[u32]) -> Vec<u32> {
-        let mut turned = partitions.to_vec();
-        if turned.is_empty() {
-            return turned;
-        }
+    /// The number of this turn, and the partitions in an order that begins with another one each time.
+    pub(super) fn in_turn(&self, partitions: &[u32]) -> (usize, Vec<u32>) {
         let mut hints = self.hints();
-        turned.rotate_left(hints.turn % partitions.len());
         hints.turn = hints.turn.wrapping_add(1);
-        turned
+        let mut turned = partitions.to_vec();
+        if !turned.is_empty() {
+            turned.rotate_left(hints.turn % partitions.len());
+        }
+        (hints.turn, turned)
     }
 
     /// Those of the partitions in which a parked entry may be due by now.
@@ -104,9 +103,9 @@ mod tests {
     #[test]
     fn each_partition_comes_first_in_turn() {
         let state = GroupState::default();
-        let firsts: Vec<u32> = (0..4).map(|_| state.in_turn(&[3, 5, 7])[0]).collect();
-        assert_eq!(firsts, [3, 5, 7, 3]);
-        assert!(state.in_turn(&[]).is_empty());
+        let firsts: Vec<u32> = (0..4).map(|_| state.in_turn(&[3, 5, 7]).1[0]).collect();
+        assert_eq!(firsts, [5, 7, 3, 5]);
+        assert!(state.in_turn(&[]).1.is_empty());
     }
 
     #[test]

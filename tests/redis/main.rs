@@ -1,0 +1,6 @@
+//! The Redis backend against real servers: the conformance suite, and what is particular to it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod conformance;
