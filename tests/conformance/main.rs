@@ -1,6 +1,8 @@
 //! The conformance suite over every backend, and a random walk of each beside a model.
 
 mod model;
+#[path = "../support/redis.rs"]
+mod redis_server;
 mod stores;
 
 use wasmill::backend::conformance;
@@ -25,6 +27,7 @@ macro_rules! over_store {
 
 wasmill::conformance_promises!(over_store, sqlite_memory);
 wasmill::conformance_promises!(over_store, sqlite_file);
+wasmill::conformance_promises!(over_store, redis);
 
 /// Every promise in the sources is in the list, so that none is written and never checked.
 #[test]

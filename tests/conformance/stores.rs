@@ -1,13 +1,18 @@
 //! The backends under test, each with an empty store of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use wasmill::backend::conformance::{EVENT_BYTES_MAX, Store};
+use wasmill::backend::redis::Redis;
 use wasmill::backend::sqlite::{Clock, Location, ManualClock, Mode, Sqlite};
 use wasmill::backend::{Settings, Shared, Synchronous};
+use wasmill::target::Target;
+
+use crate::redis_server::RedisServer;
 
 fn settings(namespace: &str) -> Settings {
     Settings {
@@ -78,5 +83,57 @@ impl Store for SqliteStore {
 
     fn moves_time(&self) -> bool {
         true
+    }
+}
+
+/// A namespace of its own on a real server, whose clock no one can move.
+pub(crate) struct RedisStore {
+    backend: Shared,
+    namespace: String,
+    server: Arc<RedisServer>,
+}
+
+impl RedisStore {
+    /// A store on this server that no other one shares.
+    pub(crate) async fn on(server: Arc<RedisServer>) -> Self {
+        static STORES: AtomicU32 = AtomicU32::new(0);
+        let namespace = format!("Test.{}", STORES.fetch_add(1, Ordering::Relaxed));
+        let backend = Self::connect(&server, &namespace).await.unwrap();
+        Self { backend, namespace, server }
+    }
+
+    async fn connect(server: &RedisServer, namespace: &str) -> anyhow::Result<Shared> {
+        match Target::parse(&server.url(), Path::new("."))? {
+            Target::Redis(url) => Ok(Arc::new(Redis::connect(&url, &settings(namespace)).await?)),
+            other => anyhow::bail!("a server's URL is that of a server: found {other:?}"),
+        }
+    }
+}
+
+/// A server of its own.
+pub(crate) async fn redis() -> RedisStore {
+    RedisStore::on(Arc::new(RedisServer::start())).await
+}
+
+#[async_trait::async_trait]
+impl Store for RedisStore {
+    fn backend(&self) -> Shared {
+        self.backend.clone()
+    }
+
+    async fn other(&self) -> anyhow::Result<Shared> {
+        Self::connect(&self.server, &self.namespace).await
+    }
+
+    async fn elsewhere(&self) -> anyhow::Result<Shared> {
+        Self::connect(&self.server, "Elsewhere").await
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    fn moves_time(&self) -> bool {
+        false
     }
 }

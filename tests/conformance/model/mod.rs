@@ -4,11 +4,16 @@
 mod drive;
 mod state;
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use wasmill::backend::conformance::Store;
+
+use crate::redis_server::RedisServer;
+use crate::stores::{self, RedisStore};
 
 /// Partitions of the model's stream.
 pub(crate) const PARTITIONS: u32 = 3;
@@ -123,10 +128,21 @@ fn walk<S: Store>(cases: u32, fresh: impl AsyncFn() -> S) {
 
 #[test]
 fn sqlite_in_memory_behaves_as_the_model() {
-    walk(128, crate::stores::sqlite_memory);
+    walk(128, stores::sqlite_memory);
 }
 
 #[test]
 fn sqlite_in_a_file_behaves_as_the_model() {
-    walk(64, crate::stores::sqlite_file);
+    walk(64, stores::sqlite_file);
+}
+
+#[test]
+fn redis_behaves_as_the_model() {
+    // Where time cannot be moved, letting it pass is to sleep: so several walk at once.
+    let server = Arc::new(RedisServer::start());
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| walk(8, async || RedisStore::on(server.clone()).await));
+        }
+    });
 }
