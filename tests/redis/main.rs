@@ -4,3 +4,7 @@
 mod support;
 
 mod conformance;
+mod faults;
+mod kit;
+mod lost_groups;
+mod peers;
