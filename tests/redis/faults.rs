@@ -7,7 +7,7 @@ use wasmill::backend::{Backend as _, Error, Settled};
 use wasmill::outcome::{Cause, Verdict};
 
 use crate::kit::{Bench, LONG, connect, event, retry, sequences, until_back};
-use crate::support::redis::RedisServer;
+use crate::server::RedisServer;
 
 #[tokio::test]
 async fn a_server_that_forgot_the_scripts_gets_them_again() {
@@ -158,7 +158,7 @@ async fn credentials_databases_and_sockets() {
         server.url(),
         format!("redis://:wr0ng@127.0.0.1:{port}"),
         format!("redis://:hunter2@127.0.0.1:{port}/9999"),
-        format!("redis://:wr0ng@127.0.0.1:1"),
+        "redis://:wr0ng@127.0.0.1:1".to_owned(),
         // TLS to a port that speaks none.
         format!("rediss://:wr0ng@127.0.0.1:{port}"),
     ] {

@@ -13,7 +13,7 @@ use wasmill::event::{GroupKey, JsonObject, Leased, Name, NewEvent};
 use wasmill::outcome::{Effects, FailureKind, Settlement, Verdict};
 use wasmill::target::{RedisUrl, Target};
 
-use crate::support::redis::RedisServer;
+use crate::server::RedisServer;
 
 /// A lease that does not end in the course of a test.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);

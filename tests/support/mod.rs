@@ -1,3 +1,4 @@
 //! What several test binaries share.
 
-pub(crate) mod redis;
+pub mod program;
+pub mod redis;

@@ -1,9 +1,9 @@
 //! The embedded store: an SQLite file, or a database in memory.
 //!
 //! One thread owns the connection that writes and puts what is queued into common transactions
-//! ([`worker`]); another one reads. Several processes can open one file: every write begins with
+//! (`worker`); another one reads. Several processes can open one file: every write begins with
 //! `BEGIN IMMEDIATE`, nothing that decides anything is kept outside the database, and time never
-//! steps back ([`clock`]).
+//! steps back (`clock`).
 //!
 //! An event's state in a group is one row in `pending` while it is delivered and unsettled, and
 //! none before and after (`schema.sql`). Each step of a claim or a settlement is a search in an
@@ -101,11 +101,13 @@ impl Sqlite {
     ) -> Result<Self> {
         let time = Arc::new(Time::new(clock));
         let commits = watch::Sender::new(0);
+        let in_file = matches!(location, Location::File(_));
         let session = |conn, access| Session {
             conn,
             namespace: settings.namespace.clone(),
             time: time.clone(),
             access,
+            shared: in_file && access == Access::Write,
             commits: commits.clone(),
             lock_wait_max,
         };
@@ -129,7 +131,7 @@ impl Sqlite {
 
     /// Whether another process can open the same database.
     fn is_shared(&self) -> bool {
-        matches!(self.location, Location::File(_))
+        self.reader.is_some()
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct Session {
     pub(super) namespace: String,
     pub(super) time: Arc<Time>,
     pub(super) access: Access,
+    /// Whether another process may want to write, too.
+    pub(super) shared: bool,
     /// Told of every commit that may have given someone something to claim.
     pub(super) commits: watch::Sender<u64>,
     /// How long to wait for another process's lock.
@@ -181,12 +183,11 @@ impl Session {
         let mut busy_since = Instant::now();
         loop {
             let first = match queue.try_recv() {
-                Ok(job) if busy_since.elapsed() < HOG_TIME_MAX => job,
                 Ok(job) => {
-                    if self.access == Access::Write {
+                    if self.shared && busy_since.elapsed() > HOG_TIME_MAX {
                         std::thread::sleep(2 * LOCK_PAUSE);
+                        busy_since = Instant::now();
                     }
-                    busy_since = Instant::now();
                     job
                 }
                 Err(_) => {
