@@ -1,8 +1,11 @@
 //! The conformance suite over every backend, and a random walk of each beside a model.
 
+// Helpers of tests are tests, which the lint does not know of this kind of crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod model;
 #[path = "../support/redis.rs"]
-mod redis_server;
+mod server;
 mod stores;
 
 use wasmill::backend::conformance;

@@ -12,7 +12,7 @@ use wasmill::backend::sqlite::{Clock, Location, ManualClock, Mode, Sqlite};
 use wasmill::backend::{Settings, Shared, Synchronous};
 use wasmill::target::Target;
 
-use crate::redis_server::RedisServer;
+use crate::server::RedisServer;
 
 fn settings(namespace: &str) -> Settings {
     Settings {

@@ -1,4 +1,4 @@
 //! What several test binaries share.
 
-pub(crate) mod program;
-pub(crate) mod redis;
+pub mod program;
+pub mod redis;

@@ -1,20 +1,14 @@
-//! What is there: streams, groups, their state, what is pending, dead letters. Nothing here writes.
+//! What is there: streams, groups and their state. Nothing here writes.
 
 use redis::Value;
 
 use super::connection::Effect;
 use super::errors::{ServerCode, code_of};
-use super::reply::{self, Answers, array, checked, count, number_or_zero, text, text_or_empty, time_ms};
-use super::{Redis, codec, partition_count};
-use crate::backend::{
-    DeadLetter, Error, GroupInfo, GroupPartition, PartitionInfo, PendingEntry, PendingState, Result,
-    StreamInfo, StreamSummary,
-};
+use super::reply::{self, Answers, array, checked, count, text, text_or_empty};
+use super::{Redis, partition_count};
+use crate::backend::{Error, GroupInfo, GroupPartition, PartitionInfo, Result, StreamInfo, StreamSummary};
 use crate::event::{GroupKey, Name};
-use crate::outcome::FailureKind;
 
-/// Most rows of one listing.
-const LIST_MAX: usize = 1000;
 /// Attempts of a group that does not say how many it wants (Rheo's default).
 const MAX_ATTEMPTS_DEFAULT: u32 = 5;
 
@@ -175,149 +169,5 @@ impl Redis {
             });
         }
         Ok(info)
-    }
-
-    pub(super) async fn list_pending(
-        &self,
-        group: &GroupKey,
-        partition: u32,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<PendingEntry>> {
-        let partitions = self.partitions_of(&group.stream).await?;
-        if partition >= partitions {
-            let stream = group.stream.clone();
-            return Err(Error::PartitionNotFound { stream, partition, partitions });
-        }
-        let from = exclusive(after)?;
-        let entries = self.keys.entries(&group.stream, partition);
-        let mut pipe = redis::pipe();
-        pipe.cmd("HLEN").arg(self.keys.group(group));
-        pipe.cmd("XPENDING").arg(&entries).arg(group.group.as_str());
-        pipe.arg(from).arg("+").arg(limit.clamp(1, LIST_MAX));
-        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
-        let keys = || self.typed_keys(group, &[partition]);
-        let meta = self.blame(answers.next(), keys).await?;
-        if count(meta)? == 0 {
-            return Err(self.missing(group).await);
-        }
-        let rows = match answers.raw() {
-            Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => return Ok(Vec::new()),
-            answer => array(self.blame(checked(answer), keys).await?)?,
-        };
-        let rows = rows.into_iter().map(PendingRow::parse).collect::<Result<Vec<_>>>()?;
-        if limit == 0 || rows.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.fill_in(group, partition, rows).await
-    }
-
-    /// What the fences and the log say of pending entries.
-    async fn fill_in(
-        &self,
-        group: &GroupKey,
-        partition: u32,
-        rows: Vec<PendingRow>,
-    ) -> Result<Vec<PendingEntry>> {
-        let entries = self.keys.entries(&group.stream, partition);
-        let mut pipe = redis::pipe();
-        pipe.cmd("TIME");
-        for row in &rows {
-            pipe.cmd("HMGET").arg(format!("{}{}", self.keys.fences(group), row.id));
-            pipe.arg(&["lease_id", "attempt", "expires_at_ms", "partition", "failure", "reason"]);
-            pipe.cmd("XRANGE").arg(&entries).arg(&row.id).arg(&row.id);
-            pipe.cmd("ZSCORE").arg(self.keys.index(&group.stream, partition)).arg(&row.id);
-        }
-        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
-        let now = time_ms(answers.next()?)?;
-        let mut pending = Vec::with_capacity(rows.len());
-        for row in rows {
-            let fence = array(answers.next()?)?.into_iter().map(text).collect::<Result<Vec<_>>>()?;
-            let body = reply::entries(answers.next()?)?.into_iter().next();
-            let indexed = reply::number(answers.next()?)?.and_then(|score| u64::try_from(score).ok());
-            let fields = body.map(|entry| entry.fields).unwrap_or_default();
-            pending.push(PendingEntry {
-                sequence: codec::raw_sequence(&fields).or(indexed),
-                event_id: codec::raw_id(&fields),
-                ..row.with_fence(&fence, partition, now)
-            });
-        }
-        Ok(pending)
-    }
-
-    pub(super) async fn list_dead_letters(
-        &self,
-        group: &GroupKey,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>> {
-        let from = exclusive(after)?;
-        let mut pipe = redis::pipe();
-        pipe.cmd("HLEN").arg(self.keys.group(group));
-        pipe.cmd("XRANGE").arg(self.keys.dead_letters(group)).arg(from).arg("+");
-        pipe.arg("COUNT").arg(limit.clamp(1, LIST_MAX));
-        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
-        let keys = || vec![(self.keys.group(group), "hash"), (self.keys.dead_letters(group), "stream")];
-        if count(self.blame(answers.next(), keys).await?)? == 0 {
-            return Err(self.missing(group).await);
-        }
-        let mut rows = reply::entries(self.blame(answers.next(), keys).await?)?;
-        rows.truncate(limit);
-        Ok(rows.into_iter().map(|row| codec::decode_dead(&group.stream, row)).collect())
-    }
-}
-
-/// The start of a range behind a cursor.
-fn exclusive(after: Option<&str>) -> Result<String> {
-    match after {
-        None => Ok("-".to_owned()),
-        Some(id) if reply::parse_id(id).is_some() => Ok(format!("({id}")),
-        Some(id) => Err(Error::CursorNotFound(id.to_owned())),
-    }
-}
-
-/// A row of XPENDING.
-struct PendingRow {
-    id: String,
-    consumer: String,
-    deliveries: u32,
-}
-
-impl PendingRow {
-    fn parse(row: Value) -> Result<Self> {
-        let mut row = array(row)?.into_iter();
-        let mut next = || row.next().unwrap_or(Value::Nil);
-        let (id, consumer) = (text_or_empty(next())?, text_or_empty(next())?);
-        next();
-        let deliveries = u32::try_from(number_or_zero(next())?).unwrap_or(u32::MAX);
-        Ok(Self { id, consumer, deliveries })
-    }
-
-    /// The entry as its fence tells; `fence`: lease id, attempt, expiry, partition, failure, reason.
-    fn with_fence(self, fence: &[Option<String>], partition: u32, now_ms: i64) -> PendingEntry {
-        let of = |i: usize| fence.get(i).and_then(Option::as_deref);
-        let ours = of(3) == Some(partition.to_string().as_str());
-        let of = |i: usize| of(i).filter(|_| ours);
-        let left_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms) - now_ms;
-        let state = match of(0) {
-            Some("parked") => PendingState::Parked { due_in_ms: left_ms },
-            Some("") => PendingState::Parked { due_in_ms: 0 },
-            Some(_) => PendingState::Leased { consumer: self.consumer, expires_in_ms: left_ms },
-            None => PendingState::Leased { consumer: self.consumer, expires_in_ms: 0 },
-        };
-        // Rheo keeps a reason alone; it has one only where a handler asked for another attempt.
-        let failure = of(5).map(|reason| {
-            let kind = of(4).and_then(FailureKind::parse).unwrap_or(FailureKind::Retry);
-            (kind, reason.to_owned())
-        });
-        PendingEntry {
-            partition,
-            sequence: None,
-            event_id: None,
-            receipt: self.id,
-            attempt: of(1).and_then(|text| text.parse().ok()).unwrap_or(self.deliveries),
-            state,
-            failure,
-        }
     }
 }

@@ -37,6 +37,7 @@ mod errors;
 mod groups;
 mod keys;
 mod listings;
+mod pending;
 mod read;
 mod reply;
 mod report;

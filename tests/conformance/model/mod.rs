@@ -12,7 +12,7 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use wasmill::backend::conformance::Store;
 
-use crate::redis_server::RedisServer;
+use crate::server::RedisServer;
 use crate::stores::{self, RedisStore};
 
 /// Partitions of the model's stream.

@@ -46,11 +46,15 @@ local function add(stream, entry, sequence, partition, i)
     'timestamp', timestamp, 'key', ARGV[i + 3], 'type', ARGV[i + 4], 'metadata', ARGV[i + 5], 'payload', ARGV[i + 6])
 end
 
--- The last id's milliseconds. Asked for only when needed: the reply holds two whole entries.
-local function last_ms(stream)
+-- The first millisecond in which an id with this low part is above the last id. Asked for only when
+-- needed: the reply holds two whole entries.
+local function ms_above(stream, low)
   local info = redis.call('XINFO', 'STREAM', stream)
   for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then return tonumber(string.match(info[i + 1], '^(%d+)')) end
+    if info[i] == 'last-generated-id' then
+      local last_ms, last_low = string.match(info[i + 1], '^(%d+)-(%d+)$')
+      return tonumber(low) > tonumber(last_low) and tonumber(last_ms) or tonumber(last_ms) + 1
+    end
   end
 end
 
@@ -68,7 +72,7 @@ for s, section in ipairs(sections) do
     local added = add(stream, entry, text, section.partition, i)
     if added.err and string.find(added.err, 'equal or smaller', 1, true) then
       -- The clock went back, or another writer's id of this millisecond is higher.
-      ms = last_ms(stream) + 1
+      ms = ms_above(stream, low)
       entry = int(ms) .. '-' .. low
       added = add(stream, entry, text, section.partition, i)
     end
