@@ -151,9 +151,9 @@ fn faults_stay_with_their_events(store: Store) {
     assert_eq!(summary["faults"], json!({ "trap": 3, "timeout": 1, "memory": 1 }), "{summary}");
     let dead = site.dead_letters();
     for (id, failure, reason) in [
-        ("loop", "timeout", "timeout"),
+        ("loop", "timeout", "`timeout` raises it"),
         ("eat-memory", "memory", "max_memory"),
-        ("trap", "trap", "unreachable"),
+        ("trap", "trap", "gave up"),
         ("recurse", "trap", "stack"),
         ("panic", "trap", "the guest gave up on panic"),
     ] {
