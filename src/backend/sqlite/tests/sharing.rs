@@ -63,14 +63,20 @@ async fn one_that_writes_without_a_pause_does_not_shut_the_other_out() {
             }
         });
     }
+    let written = async || busy.stream_info(&key().stream).await.unwrap().partitions[0].high_watermark;
+    let writes_beyond = async |count| {
+        while written().await <= count {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(writes_beyond(100)).await;
     for sequence in 1..=10 {
         let mut batch = events(1);
         batch[0].partition = Some(1);
         let appended = other.append(&key().stream, &batch).await.unwrap();
         assert_eq!(appended[0].sequence, sequence);
     }
-    let written = busy.stream_info(&key().stream).await.unwrap().partitions[0].high_watermark;
-    assert!(written > 100, "{written}");
+    soon(writes_beyond(written().await)).await;
     working.shutdown().await;
 }
 
