@@ -11,9 +11,17 @@
 //!
 //! # The modules, outermost first
 //!
+//! - [`cli`]: the commands, and what they print
+//! - [`engine`]: the loop of a pipeline
+//! - [`backend`]: the stores; [`plugin`]: the WebAssembly host; [`config`]: the pipeline file.
+//!   None of these three sees another one, or the engine.
+//! - [`telemetry`]: what is said of the engine's work
+//! - [`event`], [`outcome`], [`retry`], [`routing`], [`target`]: values and pure functions
+//!
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
 pub mod backend;
+pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod event;

@@ -1,2 +1,10 @@
-//! The program's edge.
-fn main() {}
+//! The program's edge: arguments in, exit code out.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = wasmill::cli::Cli::parse();
+    wasmill::cli::run(cli)
+}

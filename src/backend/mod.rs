@@ -16,6 +16,7 @@ use crate::outcome::{Cause, FailureKind, Settlement};
 #[doc(hidden)]
 pub mod conformance;
 pub mod error;
+pub mod redis;
 pub mod sqlite;
 
 pub use error::{Error, ErrorClass, Result};

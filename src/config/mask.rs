@@ -126,6 +126,10 @@ mod tests {
 
     use super::*;
 
+    /// Any password but with `"` and `\`, which would have to be escaped, and `$`, which may
+    /// begin a variable.
+    const PASSWORD: &str = r"[!#%-\[\]-~é]{0,6}SECRET[!#%-\[\]-~é]{0,6}";
+
     #[test]
     fn hides_passwords() {
         for (source, expected) in [
@@ -171,9 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn a_password_is_never_shown(before in "[a-z]{0,4}", password in "[!-~é]{0,6}SECRET[!-~é]{0,6}") {
-            // What ends a TOML string must be escaped in it, and `${` would be a variable.
-            prop_assume!(!password.contains(['"', '\\', '$']));
+        fn a_password_is_never_shown(before in "[a-z]{0,4}", password in PASSWORD) {
             let source = format!("url = \"redis://{before}:{password}@host:1/0\" # x");
             prop_assert!(!mask(&source).contains("SECRET"), "{}", mask(&source));
         }

@@ -12,7 +12,9 @@ mod pipeline;
 mod plugin;
 mod problem;
 mod raw;
+mod read;
 mod resolve;
+mod schema;
 mod table;
 mod units;
 mod vars;
@@ -30,7 +32,7 @@ use crate::retry::RetryPolicy;
 use crate::target::Target;
 
 pub use self::problem::ConfigError;
-use self::problem::{Problem, quoted};
+use self::problem::Problem;
 use self::raw::RawConfig;
 use self::resolve::Resolver;
 
@@ -54,7 +56,7 @@ pub struct Config {
 }
 
 /// What commands need from a pipeline file that only touch the store.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Store {
     /// Where the log lives.
     pub backend: Backend,
@@ -223,7 +225,15 @@ pub fn parse(
 /// The JSON Schema (draft 2020-12) of the pipeline file.
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    raw::schema()
+    schema::schema()
+}
+
+/// Reads a duration as the pipeline file writes it, for options of commands.
+///
+/// # Errors
+/// What a duration looks like, for anything else.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).ok_or_else(|| units::DURATION_FORM.to_owned())
 }
 
 fn resolve_with<T>(
@@ -266,17 +276,14 @@ fn syntax_problem(error: &toml::de::Error) -> Problem {
 fn read_file(path: &Path) -> Result<String, ConfigError> {
     let refuse = |title: String| ConfigError::new(show(path), "", vec![Problem::new(title)]);
     let mut bytes = Vec::new();
-    let file = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    match file {
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(refuse(format!("there is no file {}", quoted(&show(path)))));
+            return Err(refuse("there is no such file".to_owned()));
         }
-        Err(error) => return Err(refuse(format!("cannot read {}: {error}", quoted(&show(path))))),
-        Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => {
-            return Err(refuse(format!(
-                "{} is longer than 1 MiB: this is no pipeline file",
-                quoted(&show(path))
-            )));
+        Err(error) => return Err(refuse(format!("cannot read this file: {error}"))),
+        Ok(length) if length as u64 > FILE_BYTES_MAX => {
+            return Err(refuse("this file is longer than 1 MiB: it is no pipeline file".to_owned()));
         }
         Ok(_) => {}
     }

@@ -6,11 +6,14 @@ use std::ops::Range;
 use crate::event::{GroupKey, Name};
 use crate::retry::RetryPolicy;
 
-use super::problem::{Problem, nearest, one_of, quoted};
+use super::problem::{Problem, list, nearest, quoted};
 use super::raw::{RawConfig, RawPartitions, RawPipeline, RawRetry};
 use super::resolve::Resolver;
 use super::table::At;
 use super::{Partitions, Pipeline, Start, bounds, units};
+
+/// Most plugins that a message lists.
+const SUGGESTED_MAX: usize = 10;
 
 impl Resolver<'_> {
     pub(super) fn pipelines(&mut self, raw: &RawConfig) -> Option<Vec<Pipeline>> {
@@ -112,9 +115,11 @@ impl Resolver<'_> {
             None if known().next().is_none() => {
                 "a plugin is a table `[plugins.NAME]` with its `path`".to_owned()
             }
-            None => format!("the file knows {}", one_of(known()).replace(" or ", " and ")),
+            None => format!("the file has {}", list(known().take(SUGGESTED_MAX), "and")),
         };
-        self.report(Problem::at(&text.span, format!("there is no plugin {}", text.shown())).help(help));
+        self.report(
+            Problem::at(&text.span, format!("{} is not a plugin of this file", text.shown())).help(help),
+        );
         None
     }
 
@@ -127,8 +132,7 @@ impl Resolver<'_> {
         let list = match raw {
             None => return Some(Partitions::All),
             Some(RawPartitions::Word(word)) => {
-                self.word("partitions", word, &[("all", ())])?;
-                return Some(Partitions::All);
+                return self.partitions_word(word);
             }
             Some(RawPartitions::List(list)) => list,
         };
@@ -139,7 +143,7 @@ impl Resolver<'_> {
         }
         let mut numbers = BTreeSet::new();
         for item in &list.value {
-            let number = self.integer("partitions", Some(item), &bounds::PARTITION, 0)?;
+            let number = self.integer("partition", Some(item), &bounds::PARTITION, 0)?;
             if !numbers.insert(number) {
                 self.report(Problem::at(&item.span, format!("partition {number} is named twice")));
                 return None;
@@ -147,6 +151,19 @@ impl Resolver<'_> {
             self.check_declared(number, item, stream, file)?;
         }
         Some(Partitions::List(numbers.into_iter().collect()))
+    }
+
+    fn partitions_word(&mut self, raw: &At<String>) -> Option<Partitions> {
+        let text = self.text(raw)?;
+        if text.value == "all" {
+            return Some(Partitions::All);
+        }
+        let title = format!("`partitions` cannot be {}", text.shown());
+        self.report(
+            Problem::at(&text.span, title)
+                .help("`partitions` is \"all\" or a list of numbers, as in `[0, 1]`"),
+        );
+        None
     }
 
     /// Refuses a partition that `[streams.NAME]` of this file does not have.

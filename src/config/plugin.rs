@@ -49,8 +49,8 @@ impl Resolver<'_> {
             _ if written.value.is_empty() => "a path cannot be empty".to_owned(),
             Ok(found) if found.is_dir() => format!("{shown} is a folder, not a plugin's file"),
             Ok(_) => return Some(path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => format!("there is no file {shown}"),
-            Err(error) => format!("cannot look for the file {shown}: {}", error.kind()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => format!("{shown} does not exist"),
+            Err(error) => format!("cannot look for {shown}: {}", error.kind()),
         };
         let problem = Problem::at(&written.span, title);
         self.report(

@@ -4,12 +4,12 @@ use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 use super::mask::mask;
 
 /// Most problems that are shown; a file of another kind could have thousands.
-const SHOWN_MAX: usize = 30;
+const SHOWN_MAX: usize = 20;
 
 /// Longest piece of the file that a message repeats, in characters.
 const QUOTED_CHARS_MAX: usize = 60;
@@ -55,19 +55,27 @@ impl Problem {
 
     fn render(&self, renderer: &Renderer, path: &str, source: &str) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(self.title.as_str()));
-        if let Some(span) = &self.at {
-            let primary = AnnotationKind::Primary.span(span.clone()).label(self.label.as_deref());
-            let context = self
-                .context
-                .iter()
-                .map(|(span, label)| AnnotationKind::Context.span(span.clone()).label(label.as_str()));
-            group =
-                group.element(Snippet::source(source).path(path).annotation(primary).annotations(context));
-        }
+        group = match &self.at {
+            Some(span) => group.element(self.snippet(span, path, source)),
+            None => group.element(Origin::path(path)),
+        };
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
         renderer.render(&[group])
+    }
+
+    fn snippet<'a>(
+        &'a self,
+        span: &Range<usize>,
+        path: &'a str,
+        source: &'a str,
+    ) -> Snippet<'a, Annotation<'a>> {
+        let primary = AnnotationKind::Primary.span(span.clone()).label(self.label.as_deref());
+        let context = self.context.iter();
+        let context =
+            context.map(|(span, label)| AnnotationKind::Context.span(span.clone()).label(label.as_str()));
+        Snippet::source(source).path(path).annotation(primary).annotations(context)
     }
 }
 
@@ -82,9 +90,10 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// The problems of the file `path` whose text is `source`, shown in the order of the text.
+    /// The problems of the file `path` whose text is `source`, shown in the order of the text,
+    /// those of the file as a whole last.
     pub(super) fn new(path: String, source: &str, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| problem.at.as_ref().map_or(0, |span| span.start));
+        problems.sort_by_key(|problem| problem.at.as_ref().map_or(usize::MAX, |span| span.start));
         Self { path, source: mask(source), problems }
     }
 
@@ -152,11 +161,11 @@ pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, w)| w)
 }
 
-/// Words as a list for a sentence: "`a`, `b` or `c`".
-pub(super) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+/// Words as a list for a sentence: "`a`, `b` or `c`", with the conjunction `or`.
+pub(super) fn list<'a>(words: impl IntoIterator<Item = &'a str>, conjunction: &str) -> String {
     let words: Vec<String> = words.into_iter().map(quoted).collect();
     match words.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some((last, rest)) if !rest.is_empty() => format!("{} {conjunction} {last}", rest.join(", ")),
         Some((last, _)) => last.clone(),
         None => String::new(),
     }

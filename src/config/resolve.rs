@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::event::{EVENT_BYTES_MAX_DEFAULT, NAME_BYTES_MAX, Name, NameError};
 use crate::target::{Target, TargetError};
 
-use super::problem::{Problem, nearest, one_of, quoted};
+use super::problem::{Problem, list, nearest, quoted};
 use super::raw::{RawBackend, RawConfig, RawEngine, RawStream};
 use super::table::At;
 use super::vars::{self, VarError, VarErrorKind};
@@ -311,7 +311,7 @@ impl<'a> Resolver<'a> {
         let title = format!("{} cannot be {}", quoted(key), text.shown());
         let help = match nearest(&text.value, known.clone()) {
             Some(word) => format!("did you mean {}?", quoted(word)),
-            None => format!("{} is {}", quoted(key), one_of(known)),
+            None => format!("{} is {}", quoted(key), list(known, "or")),
         };
         self.report(Problem::at(&text.span, title).help(help));
         None

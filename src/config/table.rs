@@ -8,7 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::problem::{Problem, nearest, one_of, quoted};
+use super::problem::{Problem, list, nearest, quoted};
 
 /// A value with its place in the file, in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,7 @@ impl<T> At<T> {
 /// The keys that a kind of table has, and how messages call it.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// The table as a user writes it: `[backend]`.
+    /// The table as a user writes it: `[backend]`; empty for the whole file.
     pub(super) name: &'static str,
     /// Its keys.
     pub(super) keys: &'static [&'static str],
@@ -101,16 +101,16 @@ impl<'t, 's> Table<'t, 's> {
     /// Takes a number, whole or not.
     pub(super) fn number(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<At<f64>> {
         let value = self.take(key)?;
-        let text = match value.get_ref() {
-            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-            DeValue::Float(number) => number.as_str(),
+        let number = match value.get_ref() {
+            DeValue::Integer(number) => saturated(number) as f64,
+            // TOML's numbers are a subset of what Rust reads; NaN would fail every check of a range.
+            DeValue::Float(number) => number.as_str().parse().unwrap_or(f64::NAN),
             other => {
-                problems.push(wrong_type(key, "a decimal number", value.span(), other));
+                problems.push(wrong_type(key, "a number", value.span(), other));
                 return None;
             }
         };
-        // TOML's numbers are a subset of what Rust reads; the fallback fails every range check.
-        Some(At::new(text.parse().unwrap_or(f64::NAN), value.span()))
+        Some(At::new(number, value.span()))
     }
 
     /// Takes a string that must be there.
@@ -120,7 +120,7 @@ impl<'t, 's> Table<'t, 's> {
         problems: &mut Vec<Problem>,
     ) -> Option<At<String>> {
         if !self.left.contains_key(key) {
-            let title = format!("{} needs the key {}", place(self.shape), quoted(key));
+            let title = format!("{} needs the key {}", quoted(self.shape.name), quoted(key));
             problems.push(Problem::at(&self.span, title));
         }
         self.string(key, "", problems)
@@ -130,27 +130,29 @@ impl<'t, 's> Table<'t, 's> {
     /// its place in another one.
     pub(super) fn finish(self, shapes: &[&'static Shape], problems: &mut Vec<Problem>) {
         for (key, (span, _)) in self.left {
-            let title = format!("unknown key {} in {}", quoted(key), place(self.shape));
+            let title = match self.shape.name {
+                "" => format!("unknown key {}", quoted(key)),
+                name => format!("unknown key {} in {}", quoted(key), quoted(name)),
+            };
             problems.push(Problem::at(&span, title).help(self.shape.hint(key, shapes)));
         }
     }
 }
 
 impl Shape {
-    fn hint(&'static self, wrong: &str, shapes: &[&'static Shape]) -> String {
+    fn hint(&self, wrong: &str, shapes: &[&'static Shape]) -> String {
         if let Some(key) = nearest(wrong, self.keys.iter().copied()) {
             return format!("did you mean {}?", quoted(key));
         }
         match shapes.iter().find(|shape| shape.keys.contains(&wrong)) {
-            Some(shape) => format!("{} is a key of {}", quoted(wrong), place(shape)),
-            None => format!("its keys are {}", one_of(self.keys.iter().copied()).replace(" or ", " and ")),
+            Some(Shape { name: "", .. }) => format!("{} stands at the top level of the file", quoted(wrong)),
+            Some(shape) => format!("{} is a key of {}", quoted(wrong), quoted(shape.name)),
+            None => {
+                let name = if self.name.is_empty() { "the top level".to_owned() } else { quoted(self.name) };
+                format!("{name} has the keys {}", list(self.keys.iter().copied(), "and"))
+            }
         }
     }
-}
-
-/// A table as part of a sentence.
-fn place(shape: &Shape) -> String {
-    if shape.name.is_empty() { "the file's top level".to_owned() } else { quoted(shape.name) }
 }
 
 /// A value of another type than the key's.

@@ -87,7 +87,7 @@ impl Worker {
             biased;
             () = held.lost.cancelled() => None,
             () = self.cut.cancelled() => Some(Verdict::Release),
-            result = handler.handle(event, &delivery) => {
+            result = started(handler.handle(event, &delivery)) => {
                 if let Err(fault) = &result {
                     self.counts.fault(fault.kind);
                 }
@@ -95,4 +95,10 @@ impl Worker {
             }
         }
     }
+}
+
+/// Says that an attempt begins, in its span.
+async fn started<T>(call: impl Future<Output = T>) -> T {
+    tracing::debug!("started");
+    call.await
 }

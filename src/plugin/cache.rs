@@ -45,11 +45,12 @@ impl Trusted {
 }
 
 impl Cache {
-    /// `$XDG_CACHE_HOME/wasmill`, else `$HOME/.cache/wasmill`; `None` where neither is known.
+    /// `$XDG_CACHE_HOME/wasmill/compiled`, else `$HOME/.cache/wasmill/compiled`; `None` where neither
+    /// is known.
     pub(super) fn default_dir() -> Option<PathBuf> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-        Some(caches.join("wasmill"))
+        Some(caches.join("wasmill/compiled"))
     }
 
     /// Opens the folder, and makes it where it is missing.

@@ -28,8 +28,8 @@ const STACK_BYTES: usize = 2 * GUEST_STACK_BYTES;
 #[derive(Clone, Debug, Default)]
 pub struct HostSettings {
     /// Where compiled plugins are kept: a folder of this user that no one else can write; it is
-    /// made where it is missing. Without it `$XDG_CACHE_HOME/wasmill` or `~/.cache/wasmill` is
-    /// used if it can be, and nothing is kept if it cannot.
+    /// made where it is missing. Without it `$XDG_CACHE_HOME/wasmill/compiled`, or that below
+    /// `~/.cache`, is used if it can be, and nothing is kept if it cannot.
     pub cache_dir: Option<PathBuf>,
 }
 

@@ -210,3 +210,36 @@ impl OutputStream for GuestStream {
         Ok(WRITE_BYTES_MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_cannot_steer_a_terminal() {
+        assert_eq!(printable(b"a\tb \x1b[2J\x07"), "a\tb \u{fffd}[2J\u{fffd}");
+        assert_eq!(printable(b"from Windows\r"), "from Windows");
+        assert_eq!(printable(b"half \xff a character \xc3"), "half \u{fffd} a character \u{fffd}");
+    }
+
+    #[test]
+    fn a_line_is_cut_where_it_is_too_long() {
+        assert_eq!(printable(&[b'x'; LINE_BYTES_MAX]).len(), LINE_BYTES_MAX);
+        assert!(printable(&[b'x'; LINE_BYTES_MAX + 1]).ends_with("x … (cut)"));
+    }
+
+    #[test]
+    fn the_last_words_are_the_last() {
+        let output = Output::default();
+        output.begin();
+        for n in 0..5_000 {
+            output.write(Stream::Stderr, format!("complaint {n}\n").as_bytes());
+        }
+        output.message(Level::ERROR, "", "wörter\nthe end");
+        let tail = output.tail();
+        assert!(tail.ends_with("complaint 4999\nwörter\nthe end"), "{tail}");
+        assert!(tail.len() <= TAIL_BYTES_MAX);
+        output.begin();
+        assert_eq!(output.tail(), "");
+    }
+}

@@ -24,7 +24,7 @@ async fn open(location: Location, namespace: &str, clock: &ManualClock) -> anyho
 }
 
 /// The embedded store, with a clock that stands still until it is moved.
-pub struct SqliteStore {
+pub(crate) struct SqliteStore {
     backend: Shared,
     clock: ManualClock,
     /// Where its file is; a database in memory has none.
@@ -45,12 +45,12 @@ impl SqliteStore {
 }
 
 /// A database in memory.
-pub async fn sqlite_memory() -> SqliteStore {
+pub(crate) async fn sqlite_memory() -> SqliteStore {
     SqliteStore::new(None).await
 }
 
 /// A file.
-pub async fn sqlite_file() -> SqliteStore {
+pub(crate) async fn sqlite_file() -> SqliteStore {
     SqliteStore::new(Some(tempfile::tempdir().unwrap())).await
 }
 

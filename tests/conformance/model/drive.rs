@@ -46,7 +46,7 @@ struct Take<'a> {
 }
 
 /// Walks, then drains, and compares all the way.
-pub async fn drive(store: &dyn Store, walk: &Walk) -> Result<()> {
+pub(crate) async fn drive(store: &dyn Store, walk: &Walk) -> Result<()> {
     let mut drive = Drive::new(store, walk).await?;
     for (n, (handle, step)) in walk.steps.iter().enumerate() {
         drive.step(*handle, step).await.with_context(|| format!("step {}, {step:?}", n + 1))?;

@@ -11,11 +11,11 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use wasmill::backend::conformance::Store;
 
 /// Partitions of the model's stream.
-pub const PARTITIONS: u32 = 3;
+pub(crate) const PARTITIONS: u32 = 3;
 
 /// How long a lease or a delay is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
+pub(crate) enum Span {
     /// Over at once.
     Zero,
     /// Over when time passes.
@@ -26,7 +26,7 @@ pub enum Span {
 
 /// What a walk does next. Indices are taken modulo what is there.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// Appends events to these partitions; with `broken` also one to a partition that is none.
     Append { partitions: Vec<u32>, broken: bool },
     /// Claims.
@@ -44,7 +44,7 @@ pub enum Step {
 
 /// The kinds of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     Ack,
     Retry(Span),
     Reject,
@@ -53,9 +53,9 @@ pub enum Fate {
 
 /// A walk: the attempts of its two groups, and its steps, each with the handle that it uses.
 #[derive(Clone, Debug)]
-pub struct Walk {
-    pub max_attempts: [u32; 2],
-    pub steps: Vec<(usize, Step)>,
+pub(crate) struct Walk {
+    pub(crate) max_attempts: [u32; 2],
+    pub(crate) steps: Vec<(usize, Step)>,
 }
 
 fn spans() -> impl Strategy<Value = Span> {

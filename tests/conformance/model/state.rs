@@ -13,11 +13,11 @@ use wasmill::outcome::{Cause, FailureKind};
 use super::{Fate, Span};
 
 /// Partition and sequence.
-pub type Place = (u32, u64);
+pub(crate) type Place = (u32, u64);
 
 /// Whether a moment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Come {
+pub(crate) enum Come {
     No,
     /// Where the store's clock cannot be stopped, a short span may be over or not.
     Maybe,
@@ -26,7 +26,7 @@ pub enum Come {
 
 /// An event's state in a group.
 #[derive(Clone, Debug)]
-pub enum Entry {
+pub(crate) enum Entry {
     New,
     Leased { id: String, attempt: u32, after_expiry: bool, ends: Span },
     Parked { attempts: u32, after_expiry: bool, due: Span, failure: Option<FailureKind> },
@@ -48,17 +48,17 @@ enum Offer {
 
 /// One group.
 #[derive(Debug)]
-pub struct Group {
-    pub max_attempts: u32,
-    pub entries: BTreeMap<Place, Entry>,
+pub(crate) struct Group {
+    pub(crate) max_attempts: u32,
+    pub(crate) entries: BTreeMap<Place, Entry>,
     /// Every lease that was ever given, in order.
-    pub leases: Vec<Lease>,
+    pub(crate) leases: Vec<Lease>,
     /// Whether time stands still until it is moved.
     exact: bool,
 }
 
 impl Group {
-    pub fn new(max_attempts: u32, exact: bool) -> Self {
+    pub(crate) fn new(max_attempts: u32, exact: bool) -> Self {
         Self { max_attempts, entries: BTreeMap::new(), leases: Vec::new(), exact }
     }
 
@@ -71,7 +71,7 @@ impl Group {
     }
 
     /// Time passes: short spans end, long ones only with much of it.
-    pub fn pass(&mut self, long: bool) {
+    pub(crate) fn pass(&mut self, long: bool) {
         for entry in self.entries.values_mut() {
             if let Entry::Leased { ends: span, .. } | Entry::Parked { due: span, .. } = entry
                 && (long || *span == Span::Short)
@@ -106,7 +106,7 @@ impl Group {
     }
 
     /// Whether an ordinary claim without sweep must give something from these partitions.
-    pub fn must_give(&self, partitions: &[u32]) -> bool {
+    pub(crate) fn must_give(&self, partitions: &[u32]) -> bool {
         self.entries.iter().any(|((partition, _), entry)| {
             let offered = self.offer(entry, false);
             partitions.contains(partition) && matches!(offered, (Offer::Attempt(_) | Offer::Death, Come::Yes))
@@ -114,14 +114,14 @@ impl Group {
     }
 
     /// Whether there may be suspects in these partitions.
-    pub fn may_suspect(&self, partitions: &[u32]) -> bool {
+    pub(crate) fn may_suspect(&self, partitions: &[u32]) -> bool {
         self.entries.iter().any(|((partition, _), entry)| {
             partitions.contains(partition) && matches!(self.offer(entry, true).0, Offer::Suspect(_))
         })
     }
 
     /// An entry was delivered; it must have been on offer.
-    pub fn delivered(&mut self, leased: &Leased, lease: Span, sweep: bool, alone: bool) -> Result<()> {
+    pub(crate) fn delivered(&mut self, leased: &Leased, lease: Span, sweep: bool, alone: bool) -> Result<()> {
         let Lease { partition, sequence, .. } = leased.lease;
         let entry = self.entries.get(&(partition, sequence));
         let entry = entry.with_context(|| format!("{partition}/{sequence} was never appended"))?;
@@ -151,7 +151,7 @@ impl Group {
     }
 
     /// A claim settled an entry as a dead letter; its attempts must have been used up.
-    pub fn died(&mut self, death: &ClaimDeath, sweep: bool) -> Result<()> {
+    pub(crate) fn died(&mut self, death: &ClaimDeath, sweep: bool) -> Result<()> {
         let place = (death.partition, death.sequence.context("our own events have a sequence")?);
         let entry = self.entries.get(&place).with_context(|| format!("{place:?} was never appended"))?;
         let offer = self.offer(entry, sweep).0;
@@ -173,7 +173,7 @@ impl Group {
     }
 
     /// The leases that can still settle, ended or not.
-    pub fn held_leases(&self) -> Vec<Lease> {
+    pub(crate) fn held_leases(&self) -> Vec<Lease> {
         let held = |lease: &&Lease| {
             let entry = self.entries.get(&(lease.partition, lease.sequence));
             matches!(entry, Some(Entry::Leased { id, .. }) if **id == *lease.id)
@@ -182,7 +182,7 @@ impl Group {
     }
 
     /// What settling must answer, and what it leaves.
-    pub fn settle(&mut self, lease: &Lease, fate: Fate) -> Settled {
+    pub(crate) fn settle(&mut self, lease: &Lease, fate: Fate) -> Settled {
         let Some(entry) = self.held(lease) else { return Settled::Stale };
         let Entry::Leased { attempt, after_expiry, .. } = *entry else { return Settled::Stale };
         *entry = match fate {
@@ -202,7 +202,7 @@ impl Group {
     }
 
     /// What renewing must answer, and what it leaves.
-    pub fn renew(&mut self, lease: &Lease, span: Span) -> Settled {
+    pub(crate) fn renew(&mut self, lease: &Lease, span: Span) -> Settled {
         match self.held(lease) {
             Some(Entry::Leased { ends, .. }) => {
                 *ends = span;
@@ -213,43 +213,43 @@ impl Group {
     }
 
     /// The entries of one partition, in order.
-    pub fn partition(&self, partition: u32) -> impl Iterator<Item = (u64, &Entry)> {
+    pub(crate) fn partition(&self, partition: u32) -> impl Iterator<Item = (u64, &Entry)> {
         let range = (partition, 0)..=(partition, u64::MAX);
         self.entries.range(range).map(|((_, sequence), entry)| (*sequence, entry))
     }
 
     /// The highest sequence with everything at or below it settled.
-    pub fn frontier(&self, partition: u32) -> u64 {
+    pub(crate) fn frontier(&self, partition: u32) -> u64 {
         let settled = |entry: &Entry| matches!(entry, Entry::Acked | Entry::Dead { .. });
         self.partition(partition).take_while(|(_, entry)| settled(entry)).count() as u64
     }
 
     /// Whether everything is settled.
-    pub fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.entries.values().all(|entry| matches!(entry, Entry::Acked | Entry::Dead { .. }))
     }
 
     /// How many dead letters there are.
-    pub fn dead(&self) -> usize {
+    pub(crate) fn dead(&self) -> usize {
         self.entries.values().filter(|entry| matches!(entry, Entry::Dead { .. })).count()
     }
 }
 
 /// A stream with its groups.
 #[derive(Debug)]
-pub struct Model {
-    pub events: BTreeMap<Place, Event>,
-    pub groups: Vec<Group>,
+pub(crate) struct Model {
+    pub(crate) events: BTreeMap<Place, Event>,
+    pub(crate) groups: Vec<Group>,
 }
 
 impl Model {
     /// The last sequence of a partition.
-    pub fn high_watermark(&self, partition: u32) -> u64 {
+    pub(crate) fn high_watermark(&self, partition: u32) -> u64 {
         self.events.range((partition, 0)..=(partition, u64::MAX)).count() as u64
     }
 
     /// An event was appended.
-    pub fn appended(&mut self, event: Event) {
+    pub(crate) fn appended(&mut self, event: Event) {
         let place = (event.partition, event.sequence);
         for group in &mut self.groups {
             group.entries.insert(place, Entry::New);

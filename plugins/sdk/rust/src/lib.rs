@@ -90,7 +90,7 @@ macro_rules! export {
                     $handle(event, delivery)
                 }
             }
-            $crate::bindings::export_bindings!(Handler with_types_in $crate::bindings);
+    $crate::bindings::export_bindings!(Handler with_types_in $crate::bindings);
         };
     };
 }

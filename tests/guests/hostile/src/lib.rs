@@ -135,6 +135,8 @@ fn write(stream: &OutputStream, bytes: &[u8]) {
 /// Asks for a web page; says what came of it.
 fn fetch() -> String {
     let request = http::OutgoingRequest::new(http::Fields::new());
+    request.set_scheme(Some(&http::Scheme::Https)).expect("a valid scheme");
+    request.set_path_with_query(Some("/")).expect("a valid path");
     request.set_authority(Some("example.com")).expect("a valid authority");
     let answer = match outgoing_handler::handle(request, None) {
         Ok(answer) => answer,

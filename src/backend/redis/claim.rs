@@ -1,0 +1,447 @@
+//! Claim: what was parked and is due, what others lost, what is new; all under leases.
+//!
+//! New entries are read natively inside a transaction between two scripts, so that payloads stay out
+//! of Lua and no one sees an entry between reading and leasing. Everything else is leased first, by a
+//! script that answers ids, and read afterwards.
+
+use std::sync::Arc;
+
+use redis::{Pipeline, Value};
+
+use super::codec;
+use super::connection::{Effect, is_unknown_script};
+use super::errors::{ServerCode, code_of, server_error};
+use super::groups::code;
+use super::reply::{self, Entry, array, checked, number_or_zero, text_or_empty};
+use super::scripts::{Code, Script};
+use super::state::GroupState;
+use super::{Redis, millis};
+use crate::backend::{ClaimDeath, ClaimRequest, Claimed, Error, Result};
+use crate::event::{Lease, Leased, random_id};
+use crate::outcome::{Cause, FailureKind, Settlement, Verdict};
+
+/// Most events of one claim, whatever the caller asks for: a step of the server must stay short.
+const CLAIM_MAX: usize = 1024;
+/// Round trips in which new entries are looked for, so that empty partitions leave room to others.
+const ROUNDS_MAX: usize = 4;
+
+/// A claim under way.
+pub(super) struct Taking<'a> {
+    pub(super) request: &'a ClaimRequest<'a>,
+    pub(super) state: &'a GroupState,
+    /// How many events may still be taken.
+    pub(super) room: usize,
+    pub(super) claimed: Claimed,
+    deaths: Vec<Death>,
+}
+
+/// An entry that is leased only to be made a dead letter.
+struct Death {
+    settlement: Settlement,
+    consumer: String,
+    report: ClaimDeath,
+}
+
+/// An entry that a script has leased.
+pub(super) struct Held {
+    pub(super) partition: u32,
+    pub(super) id: String,
+    pub(super) lease: Arc<str>,
+    pub(super) attempt: u32,
+    /// Its attempts are used up; the former holder and its failure.
+    pub(super) exhausted: Option<(String, Option<FailureKind>)>,
+}
+
+/// One partition's part of a read.
+struct Share {
+    partition: u32,
+    lease: Arc<str>,
+    limit: usize,
+}
+
+impl Redis {
+    pub(super) async fn do_claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
+        self.check_partitions(request).await?;
+        let state = self.state_of(request.group);
+        let room = if request.alone { 1 } else { request.limit.clamp(1, CLAIM_MAX) };
+        let (claimed, deaths) = (Claimed::default(), Vec::new());
+        let mut taking = Taking { request, state: &state, room, claimed, deaths };
+        let outcome = if request.alone {
+            self.take_suspect(&mut taking).await
+        } else {
+            self.take_all(&mut taking).await
+        };
+        let outcome = self.blame(outcome, || self.typed_keys(request.group, request.partitions)).await;
+        // What is leased already is handed out: an error of a later step would only let it expire.
+        if let Err(error) = outcome {
+            if taking.claimed.leased.is_empty() && taking.deaths.is_empty() {
+                return Err(error);
+            }
+            tracing::debug!(%error, group = %request.group, "a step of a claim failed");
+        }
+        self.bury(&mut taking).await;
+        taking.claimed.leased.sort_by_key(|leased| (leased.event.partition, leased.event.sequence));
+        Ok(taking.claimed)
+    }
+
+    async fn take_all(&self, taking: &mut Taking<'_>) -> Result<()> {
+        let partitions = taking.state.in_turn(taking.request.partitions);
+        let due = taking.state.due_now(&partitions);
+        if !due.is_empty() {
+            self.take_due(taking, &due).await?;
+        }
+        if taking.request.sweep && taking.room > 0 {
+            self.sweep(taking, &partitions).await?;
+        }
+        self.take_new(taking, &partitions).await?;
+        let due = taking.state.due_now(&partitions);
+        if taking.room > 0 && !due.is_empty() {
+            self.take_due(taking, &due).await?;
+        }
+        Ok(())
+    }
+
+    async fn check_partitions(&self, request: &ClaimRequest<'_>) -> Result<()> {
+        let partitions = self.partitions_of(&request.group.stream).await?;
+        match request.partitions.iter().find(|&&p| p >= partitions) {
+            None => Ok(()),
+            Some(&partition) => {
+                // The stream may be another one by now.
+                self.forget(&request.group.stream);
+                let partitions = self.partitions_of(&request.group.stream).await?;
+                if request.partitions.iter().all(|&p| p < partitions) {
+                    return Ok(());
+                }
+                Err(Error::PartitionNotFound { stream: request.group.stream.clone(), partition, partitions })
+            }
+        }
+    }
+
+    /// New entries: every partition gets its share, then those that had more get what is left.
+    async fn take_new(&self, taking: &mut Taking<'_>, partitions: &[u32]) -> Result<()> {
+        let mut open: Vec<u32> = partitions.to_vec();
+        if taking.room > 0 && taking.room < open.len() {
+            open = self.likely(taking, &open).await?;
+        }
+        for _ in 0..ROUNDS_MAX {
+            if taking.room == 0 || open.is_empty() {
+                // A claim that is full, or of no partition, says all the same what else there is.
+                return Ok(());
+            }
+            let asked = open.len().min(taking.room);
+            let (each, more) = (taking.room / asked, taking.room % asked);
+            let later = open.split_off(asked);
+            let shares: Vec<Share> = open
+                .iter()
+                .enumerate()
+                .map(|(i, &partition)| Share {
+                    partition,
+                    lease: random_id().into(),
+                    limit: each + usize::from(i < more),
+                })
+                .collect();
+            let read = self.read_new(taking, &shares).await?;
+            let full = shares.iter().zip(read).filter(|(share, read)| *read >= share.limit);
+            open = later.into_iter().chain(full.map(|(share, _)| share.partition)).collect();
+        }
+        Ok(())
+    }
+
+    /// With less room than partitions: those first that seem to have something new. Those that do
+    /// not come behind them, since only a read is certain.
+    async fn likely(&self, taking: &mut Taking<'_>, partitions: &[u32]) -> Result<Vec<u32>> {
+        let shares: Vec<Share> =
+            partitions.iter().map(|&partition| Share { partition, lease: "".into(), limit: 0 }).collect();
+        let call = self.begin_call(taking, &shares);
+        let states = self.begun(taking, &shares, self.connection.script(call, Effect::None).await?).await?;
+        let (mut ready, rest): (Vec<_>, Vec<_>) =
+            partitions.iter().copied().zip(states).partition(|(_, new)| *new);
+        ready.extend(rest);
+        Ok(ready.into_iter().map(|(partition, _)| partition).collect())
+    }
+
+    /// Reads and leases each share's new entries in one transaction. Returns how many were read.
+    async fn read_new(&self, taking: &mut Taking<'_>, shares: &[Share]) -> Result<Vec<usize>> {
+        let mut values = self.connection.transaction(&self.read_pipe(taking, shares), Effect::None).await?;
+        if values.len() != shares.len() + 2 {
+            return Err(reply::unexpected("a claim's transaction"));
+        }
+        let leased = values.pop().unwrap_or(Value::Nil);
+        let reads = values.split_off(1);
+        let begun = values.pop().unwrap_or(Value::Nil);
+        let unknown = is_unknown_script(&begun) || is_unknown_script(&leased);
+        if unknown {
+            self.connection.load_scripts().await?;
+        } else {
+            self.begun(taking, shares, begun).await?;
+        }
+
+        let mut entries = Vec::with_capacity(shares.len());
+        for read in reads {
+            entries.push(match read {
+                // Just restored, or never made: the next claim reads there.
+                Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => Vec::new(),
+                read => reply::read_entries(checked(read)?)?,
+            });
+        }
+        let counts = entries.iter().map(Vec::len).collect();
+        let rows = match leased {
+            Value::ServerError(_) if unknown => vec![Value::Nil; shares.len()],
+            // Out of memory between the two: what was read stays pending without a lease, and the
+            // sweep finds it. It is never handed out so.
+            Value::ServerError(error) => return Err(server_error(&error)),
+            leased => array(leased)?,
+        };
+        for ((share, entries), row) in shares.iter().zip(entries).zip(rows) {
+            if !entries.is_empty() {
+                self.accept(taking, share, entries, row).await?;
+            }
+        }
+        Ok(counts)
+    }
+
+    fn read_pipe(&self, taking: &Taking<'_>, shares: &[Share]) -> Pipeline {
+        let request = taking.request;
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.add_command(self.begin_call(taking, shares));
+        for share in shares {
+            pipe.cmd("XREADGROUP").arg("GROUP").arg(request.group.group.as_str()).arg(request.consumer);
+            pipe.arg("COUNT").arg(share.limit).arg("STREAMS");
+            pipe.arg(self.keys.entries(&request.group.stream, share.partition)).arg(">");
+        }
+        pipe.add_command(self.lease_call(taking, shares.iter().map(|share| (share, &[][..]))));
+        pipe
+    }
+
+    fn begin_call(&self, taking: &Taking<'_>, shares: &[Share]) -> redis::Cmd {
+        let (group, stream) = (taking.request.group, &taking.request.group.stream);
+        let mut keys = vec![self.keys.meta(stream), self.keys.group(group), self.keys.note(group)];
+        for share in shares {
+            keys.push(self.keys.entries(stream, share.partition));
+            keys.push(self.keys.index(stream, share.partition));
+            keys.push(self.keys.due(group, share.partition));
+            keys.push(self.keys.suspects(group, share.partition));
+        }
+        let mut call = Script::Begin.call(&keys);
+        call.arg(group.group.as_str());
+        for share in shares {
+            call.arg(share.partition).arg(&*share.lease);
+        }
+        call
+    }
+
+    /// A call that leases entries: those that it finds behind the note, or those that are given.
+    fn lease_call<'s>(
+        &self,
+        taking: &Taking<'_>,
+        shares: impl Iterator<Item = (&'s Share, &'s [Entry])> + Clone,
+    ) -> redis::Cmd {
+        let (request, group) = (taking.request, taking.request.group);
+        let mut keys = vec![self.keys.group(group), self.keys.note(group)];
+        for (share, _) in shares.clone() {
+            keys.push(self.keys.entries(&group.stream, share.partition));
+            keys.push(self.keys.index(&group.stream, share.partition));
+            keys.push(self.keys.done(group, share.partition));
+            keys.push(self.keys.due(group, share.partition));
+            keys.push(self.keys.suspects(group, share.partition));
+        }
+        let mut call = Script::Lease.call(&keys);
+        call.arg(group.group.as_str()).arg(request.consumer).arg(millis(request.lease));
+        call.arg(self.keys.fences(group));
+        for (share, entries) in shares {
+            call.arg(share.partition).arg(&*share.lease).arg(share.limit).arg(entries.len());
+            for entry in entries {
+                call.arg(&entry.id);
+            }
+        }
+        call
+    }
+
+    /// Reads the answer of `begin.lua`: learns what is parked and suspect, restores a lost group.
+    /// Returns for each share whether there may be something new.
+    async fn begun(&self, taking: &mut Taking<'_>, shares: &[Share], answer: Value) -> Result<Vec<bool>> {
+        let group = taking.request.group;
+        let mut answer = array(checked(answer)?)?.into_iter();
+        let mut next = || answer.next().unwrap_or(Value::Nil);
+        match code(next())? {
+            Code::Ok => {}
+            Code::GroupNotFound => return Err(Error::GroupNotFound(group.clone())),
+            _ => {
+                self.forget(&group.stream);
+                return Err(Error::StreamNotFound(group.stream.clone()));
+            }
+        }
+        let partitions = number_or_zero(next())?;
+        if partitions != i64::from(self.partitions_of(&group.stream).await?) {
+            self.forget(&group.stream);
+        }
+        let now = number_or_zero(next())?;
+        taking.claimed.suspects |= number_or_zero(next())? == 1;
+        let (mut news, mut lost) = (Vec::with_capacity(shares.len()), Vec::new());
+        for share in shares {
+            let state = number_or_zero(next())?;
+            let due = number_or_zero(next())?;
+            taking.state.learn_due(share.partition, (due >= 0).then_some(due - now));
+            if state == 2 {
+                lost.push(share.partition);
+            }
+            news.push(state != 0);
+        }
+        if !lost.is_empty() {
+            self.restore(group, &lost).await?;
+        }
+        Ok(news)
+    }
+
+    /// Takes in one partition's entries as far as they are leased: `row` is the answer of `lease.lua`.
+    async fn accept(
+        &self,
+        taking: &mut Taking<'_>,
+        share: &Share,
+        entries: Vec<Entry>,
+        row: Value,
+    ) -> Result<()> {
+        let ends = (&entries[0].id, &entries[entries.len() - 1].id);
+        let mut lease = LeaseRow::parse(row)?;
+        if (&lease.first, &lease.last) != ends || lease.letters.len() != entries.len() {
+            // The script did not run, or not on these: lease them by name. No entry without a lease.
+            let call = self.lease_call(taking, std::iter::once((share, &entries[..])));
+            let rows = array(self.connection.script(call, Effect::None).await?)?;
+            lease = LeaseRow::parse(rows.into_iter().next().unwrap_or(Value::Nil))?;
+            if lease.letters.len() != entries.len() {
+                return Err(reply::unexpected("leases"));
+            }
+        }
+        let letters = std::mem::take(&mut lease.letters);
+        for (entry, letter) in entries.into_iter().zip(letters.bytes()) {
+            let (attempt, exhausted) = match letter {
+                b'1' => (1, None),
+                b'L' => (lease.next_extra()?.0, None),
+                b'E' => {
+                    let (attempt, holder, failure) = lease.next_extra()?;
+                    (attempt, Some((holder, failure)))
+                }
+                b'S' => {
+                    taking.claimed.suspects = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            let lease = Arc::clone(&share.lease);
+            let held = Held { partition: share.partition, id: entry.id, lease, attempt, exhausted };
+            taking.take(held, Some(entry.fields));
+        }
+        Ok(())
+    }
+
+    /// Makes dead letters of what the claim has leased for that. What cannot be written now stays
+    /// under its lease, and comes again when that has run out.
+    async fn bury(&self, taking: &mut Taking<'_>) {
+        let deaths = std::mem::take(&mut taking.deaths);
+        if deaths.is_empty() {
+            return;
+        }
+        let items: Vec<_> = deaths.iter().map(|d| (&d.settlement, d.consumer.as_str())).collect();
+        match self.settle_items(taking.request.group, &items).await {
+            Ok(settled) => {
+                let buried =
+                    deaths.into_iter().zip(settled).filter(|(_, s)| *s == crate::backend::Settled::Done);
+                taking.claimed.dead_lettered.extend(buried.map(|(death, _)| death.report));
+            }
+            Err(error) => {
+                tracing::warn!(%error, group = %taking.request.group, "dead letters could not be written");
+            }
+        }
+    }
+}
+
+impl Taking<'_> {
+    /// Takes in one leased entry: as an event, or to be made a dead letter.
+    pub(super) fn take(&mut self, held: Held, fields: Option<Vec<(Vec<u8>, Vec<u8>)>>) {
+        self.room = self.room.saturating_sub(1);
+        // An entry that was deleted is answered without fields, or not at all.
+        let Some(fields) = fields.filter(|fields| !fields.is_empty()) else {
+            let reason = "its body is gone from the log".to_owned();
+            self.doom(held, None, None, Cause::Missing, reason);
+            return;
+        };
+        let (sequence, id) = (codec::raw_sequence(&fields), codec::raw_id(&fields));
+        if let Some((holder, failure)) = &held.exhausted {
+            let reason = match failure {
+                Some(FailureKind::Expired) | None => {
+                    format!(
+                        "attempt {}, the last one, brought no answer: the lease of `{holder}` ran out",
+                        held.attempt
+                    )
+                }
+                Some(_) => format!("its {} attempts are used up", held.attempt),
+            };
+            self.doom(held, sequence, id, Cause::AttemptsExhausted, reason);
+            return;
+        }
+        match codec::decode(&self.request.group.stream, held.partition, fields) {
+            Ok(event) => {
+                let lease = Lease {
+                    id: held.lease,
+                    receipt: held.id.into(),
+                    partition: held.partition,
+                    sequence: event.sequence,
+                    attempt: held.attempt,
+                };
+                self.claimed.leased.push(Leased { event, lease });
+            }
+            Err(why) => self.doom(held, sequence, id, Cause::Undecodable, why),
+        }
+    }
+
+    fn doom(
+        &mut self,
+        held: Held,
+        sequence: Option<u64>,
+        event_id: Option<String>,
+        cause: Cause,
+        reason: String,
+    ) {
+        let (consumer, failure) = match held.exhausted {
+            Some((holder, failure)) => (holder, Some(failure.unwrap_or(FailureKind::Expired))),
+            None => (self.request.consumer.to_owned(), None),
+        };
+        let lease = Lease {
+            id: held.lease,
+            receipt: held.id.into(),
+            partition: held.partition,
+            sequence: sequence.unwrap_or(0),
+            attempt: held.attempt,
+        };
+        let verdict = Verdict::DeadLetter { cause, reason: reason.clone(), failure };
+        let report = ClaimDeath { partition: held.partition, sequence, event_id, cause, reason };
+        self.deaths.push(Death { settlement: Settlement { lease, verdict, plugin: None }, consumer, report });
+    }
+}
+
+/// One partition's part of the answer of `lease.lua`.
+#[derive(Default)]
+struct LeaseRow {
+    first: String,
+    last: String,
+    letters: String,
+    extra: std::vec::IntoIter<Value>,
+}
+
+impl LeaseRow {
+    fn parse(row: Value) -> Result<Self> {
+        let mut extra = array(row)?.into_iter();
+        let mut next = || text_or_empty(extra.next().unwrap_or(Value::Nil));
+        let (first, last, letters) = (next()?, next()?, next()?);
+        Ok(Self { first, last, letters, extra })
+    }
+
+    /// Attempt, former holder and former failure of the next L or E.
+    fn next_extra(&mut self) -> Result<(u32, String, Option<FailureKind>)> {
+        let mut next = || self.extra.next().unwrap_or(Value::Nil);
+        let attempt = u32::try_from(number_or_zero(next())?).unwrap_or(u32::MAX);
+        let holder = text_or_empty(next())?;
+        Ok((attempt, holder, FailureKind::parse(&text_or_empty(next())?)))
+    }
+}

@@ -1,0 +1,323 @@
+//! What is there: streams, groups, their state, what is pending, dead letters. Nothing here writes.
+
+use redis::Value;
+
+use super::connection::Effect;
+use super::errors::{ServerCode, code_of};
+use super::reply::{self, Answers, array, checked, count, number_or_zero, text, text_or_empty, time_ms};
+use super::{Redis, codec, partition_count};
+use crate::backend::{
+    DeadLetter, Error, GroupInfo, GroupPartition, PartitionInfo, PendingEntry, PendingState, Result,
+    StreamInfo, StreamSummary,
+};
+use crate::event::{GroupKey, Name};
+use crate::outcome::FailureKind;
+
+/// Most rows of one listing.
+const LIST_MAX: usize = 1000;
+/// Attempts of a group that does not say how many it wants (Rheo's default).
+const MAX_ATTEMPTS_DEFAULT: u32 = 5;
+
+impl Redis {
+    pub(super) async fn list_streams(&self) -> Result<Vec<StreamSummary>> {
+        let keys = self.scan(&self.keys.meta_pattern()).await?;
+        let mut pipe = redis::pipe();
+        let mut names = Vec::new();
+        for key in &keys {
+            if let Some(name) = self.keys.stream_of_meta(key).and_then(|name| Name::existing(name).ok()) {
+                pipe.cmd("HGET").arg(key).arg("partition_count");
+                names.push(name);
+            }
+        }
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.connection.pipeline(&pipe, Effect::None).await?;
+        let streams = names.into_iter().zip(answers).filter_map(|(stream, answer)| {
+            // What is no stream's metadata, though it is called so, is none of ours.
+            let partitions = partition_count(checked(answer).ok()?, &stream).ok()?;
+            Some(StreamSummary { stream, partitions })
+        });
+        Ok(streams.collect())
+    }
+
+    pub(super) async fn list_groups(&self, stream: &Name) -> Result<Vec<Name>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HGET").arg(self.keys.meta(stream)).arg("partition_count");
+        let answer = self.connection.pipeline(&pipe, Effect::None).await?.into_iter().next();
+        partition_count(checked(answer.unwrap_or(Value::Nil))?, stream)?;
+        let keys = self.scan(&self.keys.group_pattern(stream)).await?;
+        let names: Vec<&str> = keys.iter().filter_map(|key| self.keys.group_of_meta(stream, key)).collect();
+        // `a:b` has a group `c` exactly where `a` has a group `b:c`: it belongs to the stream with the
+        // longer name, where there is one.
+        let mut pipe = redis::pipe();
+        let mut owners = vec![0; names.len()];
+        for (owner, name) in owners.iter_mut().zip(&names) {
+            for (at, _) in name.match_indices(':') {
+                if let Ok(longer) = Name::existing(&format!("{stream}:{}", &name[..at])) {
+                    pipe.cmd("EXISTS").arg(self.keys.meta(&longer));
+                    *owner += 1;
+                }
+            }
+        }
+        let mut answers = match pipe.is_empty() {
+            true => Vec::new().into_iter(),
+            false => self.connection.pipeline(&pipe, Effect::None).await?.into_iter(),
+        };
+        let mut groups = Vec::new();
+        for (owners, name) in owners.into_iter().zip(names) {
+            let mut foreign = false;
+            for answer in answers.by_ref().take(owners) {
+                foreign |= count(checked(answer)?)? > 0;
+            }
+            if let (false, Ok(name)) = (foreign, Name::existing(name)) {
+                groups.push(name);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// All keys that match, each once, sorted.
+    async fn scan(&self, pattern: &str) -> Result<Vec<String>> {
+        let mut keys = Vec::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(500);
+            let mut answer = array(self.connection.call(&scan, Effect::None).await?)?.into_iter();
+            cursor = text_or_empty(answer.next().unwrap_or(Value::Nil))?;
+            for key in array(answer.next().unwrap_or(Value::Nil))? {
+                // Names are text: a key that is none is not of ours.
+                if let Some(Ok(key)) = reply::bytes(key)?.map(String::from_utf8) {
+                    keys.push(key);
+                }
+            }
+            if cursor == "0" || cursor.is_empty() {
+                break;
+            }
+        }
+        keys.sort();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    pub(super) async fn describe_stream(&self, stream: &Name) -> Result<StreamInfo> {
+        self.forget(stream);
+        let partitions = self.partitions_of(stream).await?;
+        let mut pipe = redis::pipe();
+        pipe.cmd("HGET").arg(self.keys.meta(stream)).arg("created_at");
+        for p in 0..partitions {
+            pipe.cmd("GET").arg(self.keys.seq(stream, p));
+            pipe.cmd("XLEN").arg(self.keys.entries(stream, p));
+        }
+        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
+        let keys = || {
+            let of = |p| [(self.keys.seq(stream, p), "string"), (self.keys.entries(stream, p), "stream")];
+            (0..partitions).flat_map(of).collect()
+        };
+        let created_at = text(self.blame(answers.next(), keys).await?)?;
+        let mut info = StreamInfo { stream: stream.clone(), created_at, partitions: Vec::new() };
+        for partition in 0..partitions {
+            let high_watermark = count(self.blame(answers.next(), keys).await?)?;
+            let length = count(self.blame(answers.next(), keys).await?)?;
+            info.partitions.push(PartitionInfo { partition, high_watermark, length });
+        }
+        Ok(info)
+    }
+
+    pub(super) async fn describe_group(&self, group: &GroupKey) -> Result<GroupInfo> {
+        self.forget(&group.stream);
+        let partitions = self.partitions_of(&group.stream).await?;
+        let all: Vec<u32> = (0..partitions).collect();
+        let keys = || self.typed_keys(group, &all);
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("HGETALL").arg(self.keys.group(group));
+        pipe.cmd("XLEN").arg(self.keys.dead_letters(group));
+        for p in 0..partitions {
+            pipe.cmd("GET").arg(self.keys.seq(&group.stream, p));
+            pipe.cmd("XPENDING").arg(self.keys.entries(&group.stream, p)).arg(group.group.as_str());
+            pipe.cmd("ZCARD").arg(self.keys.due(group, p));
+        }
+        let mut answers = Answers::new(self.connection.transaction(&pipe, Effect::None).await?);
+        let meta = reply::pairs(self.blame(answers.next(), keys).await?)?;
+        if meta.is_empty() {
+            return Err(Error::GroupNotFound(group.clone()));
+        }
+        let field = |name: &str| {
+            let (_, value) = meta.iter().find(|(field, _)| field == name.as_bytes())?;
+            std::str::from_utf8(value).ok()?.parse::<u64>().ok()
+        };
+        let max_attempts = field("max_attempts").and_then(|max| u32::try_from(max).ok());
+        let dead_letters = count(self.blame(answers.next(), keys).await?)?;
+        let mut info = GroupInfo {
+            max_attempts: max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT),
+            dead_letters,
+            partitions: Vec::with_capacity(all.len()),
+        };
+        for &partition in &all {
+            let high_watermark = count(self.blame(answers.next(), keys).await?)?;
+            let pending = match answers.raw() {
+                // Lost, or not made yet: then nothing of it is pending.
+                Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => 0,
+                answer => {
+                    let summary = array(self.blame(checked(answer), keys).await?)?;
+                    count(summary.into_iter().next().unwrap_or(Value::Nil))?
+                }
+            };
+            let parked = count(self.blame(answers.next(), keys).await?)?;
+            info.partitions.push(GroupPartition {
+                partition,
+                frontier: field(&format!("frontier_p{partition}")).unwrap_or(0),
+                high_watermark,
+                in_flight: pending.saturating_sub(parked),
+                parked,
+            });
+        }
+        Ok(info)
+    }
+
+    pub(super) async fn list_pending(
+        &self,
+        group: &GroupKey,
+        partition: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<PendingEntry>> {
+        let partitions = self.partitions_of(&group.stream).await?;
+        if partition >= partitions {
+            let stream = group.stream.clone();
+            return Err(Error::PartitionNotFound { stream, partition, partitions });
+        }
+        let from = exclusive(after)?;
+        let entries = self.keys.entries(&group.stream, partition);
+        let mut pipe = redis::pipe();
+        pipe.cmd("HLEN").arg(self.keys.group(group));
+        pipe.cmd("XPENDING").arg(&entries).arg(group.group.as_str());
+        pipe.arg(from).arg("+").arg(limit.clamp(1, LIST_MAX));
+        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
+        let keys = || self.typed_keys(group, &[partition]);
+        let meta = self.blame(answers.next(), keys).await?;
+        if count(meta)? == 0 {
+            return Err(self.missing(group).await);
+        }
+        let rows = match answers.raw() {
+            Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => return Ok(Vec::new()),
+            answer => array(self.blame(checked(answer), keys).await?)?,
+        };
+        let rows = rows.into_iter().map(PendingRow::parse).collect::<Result<Vec<_>>>()?;
+        if limit == 0 || rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.fill_in(group, partition, rows).await
+    }
+
+    /// What the fences and the log say of pending entries.
+    async fn fill_in(
+        &self,
+        group: &GroupKey,
+        partition: u32,
+        rows: Vec<PendingRow>,
+    ) -> Result<Vec<PendingEntry>> {
+        let entries = self.keys.entries(&group.stream, partition);
+        let mut pipe = redis::pipe();
+        pipe.cmd("TIME");
+        for row in &rows {
+            pipe.cmd("HMGET").arg(format!("{}{}", self.keys.fences(group), row.id));
+            pipe.arg(&["lease_id", "attempt", "expires_at_ms", "partition", "failure", "reason"]);
+            pipe.cmd("XRANGE").arg(&entries).arg(&row.id).arg(&row.id);
+            pipe.cmd("ZSCORE").arg(self.keys.index(&group.stream, partition)).arg(&row.id);
+        }
+        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
+        let now = time_ms(answers.next()?)?;
+        let mut pending = Vec::with_capacity(rows.len());
+        for row in rows {
+            let fence = array(answers.next()?)?.into_iter().map(text).collect::<Result<Vec<_>>>()?;
+            let body = reply::entries(answers.next()?)?.into_iter().next();
+            let indexed = reply::number(answers.next()?)?.and_then(|score| u64::try_from(score).ok());
+            let fields = body.map(|entry| entry.fields).unwrap_or_default();
+            pending.push(PendingEntry {
+                sequence: codec::raw_sequence(&fields).or(indexed),
+                event_id: codec::raw_id(&fields),
+                ..row.with_fence(&fence, partition, now)
+            });
+        }
+        Ok(pending)
+    }
+
+    pub(super) async fn list_dead_letters(
+        &self,
+        group: &GroupKey,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>> {
+        let from = exclusive(after)?;
+        let mut pipe = redis::pipe();
+        pipe.cmd("HLEN").arg(self.keys.group(group));
+        pipe.cmd("XRANGE").arg(self.keys.dead_letters(group)).arg(from).arg("+");
+        pipe.arg("COUNT").arg(limit.clamp(1, LIST_MAX));
+        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
+        let keys = || vec![(self.keys.group(group), "hash"), (self.keys.dead_letters(group), "stream")];
+        if count(self.blame(answers.next(), keys).await?)? == 0 {
+            return Err(self.missing(group).await);
+        }
+        let mut rows = reply::entries(self.blame(answers.next(), keys).await?)?;
+        rows.truncate(limit);
+        Ok(rows.into_iter().map(|row| codec::decode_dead(&group.stream, row)).collect())
+    }
+}
+
+/// The start of a range behind a cursor.
+fn exclusive(after: Option<&str>) -> Result<String> {
+    match after {
+        None => Ok("-".to_owned()),
+        Some(id) if reply::parse_id(id).is_some() => Ok(format!("({id}")),
+        Some(id) => Err(Error::CursorNotFound(id.to_owned())),
+    }
+}
+
+/// A row of XPENDING.
+struct PendingRow {
+    id: String,
+    consumer: String,
+    deliveries: u32,
+}
+
+impl PendingRow {
+    fn parse(row: Value) -> Result<Self> {
+        let mut row = array(row)?.into_iter();
+        let mut next = || row.next().unwrap_or(Value::Nil);
+        let (id, consumer) = (text_or_empty(next())?, text_or_empty(next())?);
+        next();
+        let deliveries = u32::try_from(number_or_zero(next())?).unwrap_or(u32::MAX);
+        Ok(Self { id, consumer, deliveries })
+    }
+
+    /// The entry as its fence tells; `fence`: lease id, attempt, expiry, partition, failure, reason.
+    fn with_fence(self, fence: &[Option<String>], partition: u32, now_ms: i64) -> PendingEntry {
+        let of = |i: usize| fence.get(i).and_then(Option::as_deref);
+        let ours = of(3) == Some(partition.to_string().as_str());
+        let of = |i: usize| of(i).filter(|_| ours);
+        let left_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms) - now_ms;
+        let state = match of(0) {
+            Some("parked") => PendingState::Parked { due_in_ms: left_ms },
+            Some("") => PendingState::Parked { due_in_ms: 0 },
+            Some(_) => PendingState::Leased { consumer: self.consumer, expires_in_ms: left_ms },
+            None => PendingState::Leased { consumer: self.consumer, expires_in_ms: 0 },
+        };
+        // Rheo keeps a reason alone; it has one only where a handler asked for another attempt.
+        let failure = of(5).map(|reason| {
+            let kind = of(4).and_then(FailureKind::parse).unwrap_or(FailureKind::Retry);
+            (kind, reason.to_owned())
+        });
+        PendingEntry {
+            partition,
+            sequence: None,
+            event_id: None,
+            receipt: self.id,
+            attempt: of(1).and_then(|text| text.parse().ok()).unwrap_or(self.deliveries),
+            state,
+            failure,
+        }
+    }
+}

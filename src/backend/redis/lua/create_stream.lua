@@ -1,0 +1,7 @@
+-- Creates a stream: its metadata, nothing else.
+-- KEYS  meta
+-- ARGV  number of partitions
+-- Reply OK | EXISTS
+if redis.call('HEXISTS', KEYS[1], 'partition_count') == 1 then return EXISTS end
+redis.call('HSET', KEYS[1], 'partition_count', ARGV[1], 'created_at', iso(now_ms()))
+return OK

@@ -1,0 +1,133 @@
+-- Writes the verdicts of one partition: each item's fence is checked and its verdict written in one
+-- step.
+-- KEYS  gmeta, s, z, done, due, suspect, dlq
+-- ARGV  group, partition, prefix of fences, then for each item: letter, receipt, sequence
+--       ('0' = unknown), lease id, and behind it for the letter
+--         a ack       nothing
+--         l release   attempt before this one
+--         r retry     delay in ms, failure, reason
+--         d dead      reason, then where known ('' = not): cause, failure, attempts, consumer, plugin
+--       A capital letter: the index must be asked, see authorize
+-- Reply a letter for each item (see authorize), or '' where the group is gone
+local WIDTH = { a = 4, l = 5, r = 7, d = 10 }
+local group, p, fences = ARGV[1], ARGV[2], ARGV[3]
+local gmeta, stream, index, done, due, suspects, dlq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+
+local frontier = redis.call('HGET', gmeta, 'frontier_p' .. p)
+if not frontier and redis.call('HLEN', gmeta) == 0 then return '' end
+frontier = tonumber(frontier or '0') or 0
+
+-- Reads only: who may do what.
+local held = { index = index, fences = fences, partition = p }
+local answers, seen = {}, {}
+local gone, keys, sequences, waiting, dead = {}, {}, {}, {}, {}
+local i = 4
+while i <= #ARGV do
+  local item, receipt, sequence = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local verdict = string.lower(item)
+  local answer = seen[receipt] and 's' or authorize(held, item, receipt, sequence, ARGV[i + 3])
+  if answer == 'd' then
+    seen[receipt] = true
+    if verdict == 'a' or verdict == 'd' then
+      if sequence == '0' then sequence = redis.call('ZSCORE', index, receipt) end
+      gone[#gone + 1] = receipt
+      keys[#keys + 1] = fences .. receipt
+      if sequence then sequences[#sequences + 1] = tonumber(sequence) end
+      if verdict == 'd' then dead[#dead + 1] = { i, sequence } end
+    else
+      waiting[#waiting + 1] = i
+    end
+  end
+  answers[#answers + 1] = answer
+  i = i + WIDTH[verdict]
+end
+-- Another type under our keys is refused here, before the first write.
+local above = redis.call('ZCARD', done)
+local suspected = redis.call('ZCARD', suspects) > 0
+if #waiting > 0 then redis.call('ZCARD', due) end
+if #dead > 0 then redis.call('XLEN', dlq) end
+
+-- A full store refuses a script only at its first write, and never an XACK. This one acks nothing.
+if #waiting > 0 or #dead > 0 then redis.call('XACK', stream, group, '0-0') end
+
+-- Dead letters are written before anything is acked: should the store refuse one, nothing is lost.
+local now = (#waiting > 0 or #dead > 0) and now_ms()
+for _, item in ipairs(dead) do
+  local at, sequence = item[1], item[2]
+  local entry = redis.call('XRANGE', stream, ARGV[at + 1], ARGV[at + 1], 'COUNT', 1)[1]
+  local fields = entry and entry[2] or { 'sequence', sequence or '', 'partition', p }
+  -- unpack stops near 8,000: of an entry with more fields the first ones are kept.
+  for n = #fields, 7001, -1 do fields[n] = nil end
+  local function put(name, value)
+    if value ~= '' then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
+  end
+  fields[#fields + 1] = 'reason'
+  fields[#fields + 1] = ARGV[at + 4]
+  put('dead_lettered_at', iso(now))
+  put('cause', ARGV[at + 5])
+  put('failure', ARGV[at + 6])
+  put('attempts', ARGV[at + 7])
+  put('consumer', ARGV[at + 8])
+  put('plugin', ARGV[at + 9])
+  put('receipt', p .. '/' .. ARGV[at + 1])
+  redis.call('XADD', dlq, '*', unpack(fields))
+end
+if #gone > 0 then
+  redis.call('XACK', stream, group, unpack(gone))
+  redis.call('DEL', unpack(keys))
+  if suspected then redis.call('ZREM', suspects, unpack(gone)) end
+end
+for _, at in ipairs(waiting) do
+  local receipt, key = ARGV[at + 1], fences .. ARGV[at + 1]
+  if string.lower(ARGV[at]) == 'l' then
+    -- As another writer lets go: anyone can take it at once, at the same attempt.
+    redis.call('HSET', key, 'lease_id', '', 'attempt', ARGV[at + 4], 'expires_at_ms', '0', 'sequence', ARGV[at + 2])
+    redis.call('ZADD', due, int(now), receipt)
+  else
+    -- The token of its own and the due time as expiry keep other writers' hands off until then.
+    local time = int(now + tonumber(ARGV[at + 4]))
+    redis.call('HSET', key, 'lease_id', 'parked', 'expires_at_ms', time, 'sequence', ARGV[at + 2],
+      'failure', ARGV[at + 5], 'reason', ARGV[at + 6])
+    redis.call('ZADD', due, time, receipt)
+  end
+  if suspected then redis.call('ZREM', suspects, receipt) end
+end
+
+-- The frontier: what follows it directly moves it, the rest is kept in `done`.
+table.sort(sequences)
+local f, later = frontier, {}
+for _, sequence in ipairs(sequences) do
+  if sequence == f + 1 then
+    f = sequence
+  elseif sequence > f + 1 then
+    later[#later + 1] = int(sequence)
+    later[#later + 1] = int(sequence)
+  end
+end
+if #later > 0 then redis.call('ZADD', done, unpack(later)) end
+if above > 0 or #later > 0 then
+  -- The end of the run without gaps, by doubling and halving: a run can be long.
+  local step = 1
+  local function all_there(n)
+    return redis.call('ZCOUNT', done, int(f + 1), int(f + n)) == n
+  end
+  while all_there(step) do
+    f = f + step
+    step = step * 2
+  end
+  while step > 1 do
+    step = step / 2
+    if all_there(step) then f = f + step end
+  end
+end
+if f > frontier then redis.call('HSET', gmeta, 'frontier_p' .. p, int(f)) end
+if above > 0 and f > frontier or above > 10000 then
+  -- Members at or below the frontier say nothing any more. A bounded number of them goes at a time.
+  local last = redis.call('ZRANGE', done, 9999, 9999)[1]
+  local limit = last and math.min(tonumber(last), f) or f
+  redis.call('ZREMRANGEBYSCORE', done, '-inf', int(limit))
+end
+return table.concat(answers)

@@ -1,0 +1,206 @@
+//! Settle and renew: one script for the items of each partition.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::connection::Effect;
+use super::reply::{self, checked, proves, text_or_empty};
+use super::scripts::Script;
+use super::{Redis, millis};
+use crate::backend::{Error, ErrorClass, Result, SETTLE_BATCH_MAX, SettleRequest, Settled};
+use crate::event::{GroupKey, Lease};
+use crate::outcome::{Settlement, Verdict};
+
+/// Arguments of one call, in bytes: a step of the server must stay short. An item alone may be larger.
+const CALL_BYTES_MAX: usize = 1024 * 1024;
+
+/// A part of a batch: the places of its items, and their partition.
+type Part = (u32, Vec<usize>);
+
+impl Redis {
+    pub(super) async fn do_settle(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>> {
+        check_size(request.settlements.len())?;
+        let items: Vec<_> = request.settlements.iter().map(|item| (item, request.consumer)).collect();
+        let settled = self.settle_items(request.group, &items).await?;
+        let state = self.state_of(request.group);
+        for (item, settled) in request.settlements.iter().zip(&settled) {
+            match &item.verdict {
+                Verdict::Retry { delay, .. } if *settled == Settled::Done => {
+                    state.park(item.lease.partition, *delay);
+                }
+                Verdict::Release if *settled == Settled::Done => {
+                    state.park(item.lease.partition, Duration::ZERO);
+                }
+                _ => {}
+            }
+        }
+        Ok(settled)
+    }
+
+    /// Settles items, each with the consumer that had it last.
+    pub(super) async fn settle_items(
+        &self,
+        group: &GroupKey,
+        items: &[(&Settlement, &str)],
+    ) -> Result<Vec<Settled>> {
+        let partitions = self.partitions_of(&group.stream).await?;
+        let parts = split(items.iter().map(|(item, _)| (item.lease.partition, item_bytes(item))));
+        let calls = parts.iter().map(|(p, places)| {
+            let mut call = Script::Settle.call(&[
+                self.keys.group(group),
+                self.keys.entries(&group.stream, *p),
+                self.keys.index(&group.stream, *p),
+                self.keys.done(group, *p),
+                self.keys.due(group, *p),
+                self.keys.suspects(group, *p),
+                self.keys.dead_letters(group),
+            ]);
+            call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group));
+            for &place in places {
+                let (item, consumer) = items[place];
+                add_item(&mut call, item, consumer, partitions);
+            }
+            call
+        });
+        self.answers(group, items.len(), &parts, calls.collect()).await
+    }
+
+    pub(super) async fn do_renew(
+        &self,
+        group: &GroupKey,
+        leases: &[Lease],
+        lease: Duration,
+    ) -> Result<Vec<Settled>> {
+        check_size(leases.len())?;
+        let partitions = self.partitions_of(&group.stream).await?;
+        let parts = split(leases.iter().map(|lease| (lease.partition, 64)));
+        let calls = parts.iter().map(|(p, places)| {
+            let mut call = Script::Renew.call(&[
+                self.keys.group(group),
+                self.keys.entries(&group.stream, *p),
+                self.keys.index(&group.stream, *p),
+            ]);
+            call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group)).arg(millis(lease));
+            for &place in places {
+                add_lease(&mut call, 'r', &leases[place], partitions);
+            }
+            call
+        });
+        self.answers(group, leases.len(), &parts, calls.collect()).await
+    }
+
+    /// Sends the calls and puts each answer at its item's place.
+    async fn answers(
+        &self,
+        group: &GroupKey,
+        items: usize,
+        parts: &[Part],
+        calls: Vec<Cmd>,
+    ) -> Result<Vec<Settled>> {
+        let mut settled = vec![Settled::Stale; items];
+        if calls.is_empty() {
+            return Ok(settled);
+        }
+        let mut written = false;
+        for ((p, places), value) in parts.iter().zip(self.connection.scripts(calls, Effect::Write).await?) {
+            let letters = self.blame(checked(value), || self.typed_keys(group, &[*p])).await;
+            // Where another partition's items are written, it is not true that nothing was.
+            let letters = text_or_empty(letters.map_err(|error| match error.class() {
+                ErrorClass::Retry if written => Error::Ambiguous(error.to_string()),
+                _ => error,
+            })?)?;
+            written = true;
+            if letters.is_empty() {
+                return Err(self.missing(group).await);
+            }
+            if letters.len() != places.len() {
+                return Err(reply::unexpected("answers to settlements"));
+            }
+            for (&place, letter) in places.iter().zip(letters.bytes()) {
+                settled[place] = match letter {
+                    b'd' => Settled::Done,
+                    b'm' => Settled::ReceiptMismatch,
+                    _ => Settled::Stale,
+                };
+            }
+        }
+        Ok(settled)
+    }
+}
+
+fn check_size(items: usize) -> Result<()> {
+    if items > SETTLE_BATCH_MAX {
+        return Err(Error::BatchTooLarge { items, max: SETTLE_BATCH_MAX });
+    }
+    Ok(())
+}
+
+/// The items by partition, in parts of bounded size.
+fn split(items: impl Iterator<Item = (u32, usize)>) -> Vec<Part> {
+    let mut open: BTreeMap<u32, (Vec<usize>, usize)> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for (place, (partition, bytes)) in items.enumerate() {
+        let (places, size) = open.entry(partition).or_default();
+        if !places.is_empty() && (*size + bytes > CALL_BYTES_MAX || places.len() >= SETTLE_BATCH_MAX) {
+            parts.push((partition, std::mem::take(places)));
+            *size = 0;
+        }
+        places.push(place);
+        *size += bytes;
+    }
+    parts.extend(open.into_iter().map(|(partition, (places, _))| (partition, places)));
+    parts
+}
+
+fn item_bytes(item: &Settlement) -> usize {
+    let reason = match &item.verdict {
+        Verdict::Retry { reason, .. } | Verdict::DeadLetter { reason, .. } => reason.len(),
+        Verdict::Ack(_) | Verdict::Release => 0,
+    };
+    128 + reason
+}
+
+/// What every item begins with: a letter, small where the entry id proves the sequence.
+fn add_lease(call: &mut Cmd, letter: char, lease: &Lease, partitions: u32) {
+    let proven = proves(&lease.receipt, lease.sequence, partitions, lease.partition);
+    let letter = if proven { letter } else { letter.to_ascii_uppercase() };
+    call.arg(letter.to_string()).arg(&*lease.receipt).arg(lease.sequence).arg(&*lease.id);
+}
+
+/// One item of `settle.lua`.
+fn add_item(call: &mut Cmd, item: &Settlement, consumer: &str, partitions: u32) {
+    let lease = &item.lease;
+    match &item.verdict {
+        Verdict::Ack(_) => add_lease(call, 'a', lease, partitions),
+        Verdict::Release => {
+            add_lease(call, 'l', lease, partitions);
+            call.arg(lease.attempt.saturating_sub(1));
+        }
+        Verdict::Retry { delay, reason, failure } => {
+            add_lease(call, 'r', lease, partitions);
+            // A delay of nothing is due at once: no least time here.
+            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX).min(1 << 50);
+            call.arg(delay_ms).arg(failure.as_str()).arg(reason);
+        }
+        Verdict::DeadLetter { cause, reason, failure } => {
+            add_lease(call, 'd', lease, partitions);
+            call.arg(reason).arg(cause.as_str()).arg(failure.map_or("", |failure| failure.as_str()));
+            call.arg(lease.attempt).arg(consumer).arg(item.plugin.as_deref().unwrap_or_default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_bounded_and_keep_their_order() {
+        let parts = split([(1, 10), (0, CALL_BYTES_MAX), (1, 10), (0, 10)].into_iter());
+        assert_eq!(parts, [(0, vec![1]), (0, vec![3]), (1, vec![0, 2])]);
+        let many = split((0..600).map(|_| (0, 1)));
+        assert_eq!(many.iter().map(|(_, places)| places.len()).collect::<Vec<_>>(), [256, 256, 88]);
+    }
+}

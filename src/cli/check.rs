@@ -1,0 +1,197 @@
+//! `wasmill check`: everything that can be known before running. Creates nothing.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::context::{Access, Context, Store};
+use super::exit::Exit;
+use super::{output, pipelines};
+use crate::backend::redis::{Persistence, Redis, ServerReport};
+use crate::backend::{Backend, Error};
+use crate::engine::{Wanted, fit_attempts, fit_partitions};
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// The pipeline file
+    file: PathBuf,
+    /// Do not complain that Redis may evict streams when its memory is full
+    #[arg(long)]
+    allow_eviction: bool,
+}
+
+pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> {
+    let config = context.load(&args.file)?;
+    let mut findings = Findings { json: context.json(), refused: Vec::new() };
+    let host = pipelines::host()?;
+    for plugin in &config.plugins {
+        match host.load(&pipelines::spec(plugin)).await {
+            Ok(loaded) => {
+                let digest = crate::telemetry::short_digest(loaded.digest());
+                findings.ok(
+                    "plugin",
+                    &plugin.name,
+                    &format!("{} (sha256 {digest})", plugin.path.display()),
+                )?;
+            }
+            Err(error) => findings.refuse("plugin", &plugin.name, &error.to_string())?,
+        }
+    }
+    let store = match context.missing_file(&config.backend)? {
+        Some(file) => {
+            findings.ok("backend", &format!("sqlite:{}", file.display()), "`run` will create the file")?;
+            None
+        }
+        None => Some(context.open(&config.backend, &config.engine, Access::Existing).await?),
+    };
+    if let Some(store) = &store {
+        check_store(store, &args, &mut findings).await?;
+    }
+    for pipeline in &config.pipelines {
+        let wanted = pipelines::wanted(&config, pipeline);
+        let backend = store.as_ref().map(|store| store.backend.as_ref());
+        check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
+    }
+    if findings.refused.is_empty() { Ok(()) } else { Err(Exit::usage(findings.refused.join("\n"))) }
+}
+
+/// What was found, said as it is found.
+struct Findings {
+    json: bool,
+    refused: Vec<String>,
+}
+
+impl Findings {
+    fn ok(&self, what: &str, name: &str, detail: &str) -> Result<(), Exit> {
+        self.say("ok", what, name, detail)
+    }
+
+    fn warn(&self, what: &str, name: &str, detail: &str) -> Result<(), Exit> {
+        self.say("warning", what, name, detail)
+    }
+
+    fn refuse(&mut self, what: &str, name: &str, detail: &str) -> Result<(), Exit> {
+        self.refused.push(format!("{what} `{name}`: {detail}"));
+        self.say("refused", what, name, detail)
+    }
+
+    fn say(&self, verdict: &str, what: &str, name: &str, detail: &str) -> Result<(), Exit> {
+        if self.json {
+            return output::json_line(&serde_json::json!({
+                "verdict": verdict, "what": what, "name": name, "detail": detail
+            }));
+        }
+        output::line(&format!("{verdict:<8} {what:<9} {name}: {}", output::printable(detail)))
+    }
+}
+
+async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -> Result<(), Exit> {
+    let name = store.target.to_string();
+    store.backend.ping().await?;
+    let Some(redis) = &store.redis else { return findings.ok("backend", &name, "can be opened") };
+    let report = redis.server_report().await?;
+    let version = report.version.as_deref().unwrap_or("of an unknown version");
+    findings.ok("backend", &name, &format!("answers, Redis {version}"))?;
+    for problem in problems(&report, args.allow_eviction) {
+        match problem {
+            Problem::Refuse(detail) => findings.refuse("backend", &name, &detail)?,
+            Problem::Warn(detail) => findings.warn("backend", &name, &detail)?,
+        }
+    }
+    Ok(())
+}
+
+/// Something about a server that endangers a log.
+enum Problem {
+    Refuse(String),
+    Warn(String),
+}
+
+fn problems(report: &ServerReport, allow_eviction: bool) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if report.is_supported() == Some(false) {
+        let version = report.version.as_deref().unwrap_or("unknown");
+        problems.push(Problem::Refuse(format!("the server is Redis {version}: 6.2 or later is needed")));
+    }
+    if let Some(policy) = report.eviction_policy.as_deref().filter(|policy| policy.starts_with("allkeys-")) {
+        let detail = format!(
+            "maxmemory-policy is {policy}: Redis deletes streams when its memory is full; set `noeviction`"
+        );
+        problems.push(match allow_eviction {
+            true => Problem::Warn(detail),
+            false => Problem::Refuse(format!("{detail}, or say --allow-eviction")),
+        });
+    }
+    if report.persistence == Some(Persistence::None) {
+        problems
+            .push(Problem::Warn("neither appendonly nor save is set: a restart loses the log".to_owned()));
+    }
+    if report.is_replica == Some(true) {
+        problems.push(Problem::Warn("the server is a replica: it takes no writes".to_owned()));
+    }
+    problems
+}
+
+/// Refuses a server that would lose the log, and warns of what endangers it: for `run`.
+pub(super) async fn server_fit(redis: &Redis, allow_eviction: bool) -> Result<(), Exit> {
+    for problem in problems(&redis.server_report().await?, allow_eviction) {
+        match problem {
+            Problem::Refuse(detail) => return Err(Exit::usage(detail)),
+            Problem::Warn(detail) => tracing::warn!("{detail}"),
+        }
+    }
+    Ok(())
+}
+
+/// Compares a pipeline with the store; without one, with what will be created.
+async fn check_pipeline(
+    backend: Option<&dyn Backend>,
+    name: &str,
+    wanted: &Wanted,
+    findings: &mut Findings,
+) -> Result<(), Exit> {
+    let (stream, group) = (&wanted.group.stream, &wanted.group.group);
+    for existing in [stream, group] {
+        if !existing.is_portable() {
+            let detail =
+                format!("the name `{existing}` is one that we would not create: it can only be read");
+            findings.warn("pipeline", name, &detail)?;
+        }
+    }
+    let found = match backend {
+        Some(backend) => match backend.stream_info(stream).await {
+            Ok(info) => Some((backend, info)),
+            Err(Error::StreamNotFound(_)) => None,
+            Err(error) => return Err(error.into()),
+        },
+        None => None,
+    };
+    let Some((backend, info)) = found else {
+        let partitions = wanted.stream_partitions.unwrap_or(1);
+        if let Err(error) = fit_partitions(wanted, partitions) {
+            return findings.refuse("pipeline", name, &error.to_string());
+        }
+        let plural = if partitions == 1 { "partition" } else { "partitions" };
+        let detail = format!(
+            "`run` will create the stream `{stream}` with {partitions} {plural}, and the group `{group}`"
+        );
+        return findings.ok("pipeline", name, &detail);
+    };
+    let found = u32::try_from(info.partitions.len()).unwrap_or(u32::MAX);
+    let partitions = match fit_partitions(wanted, found) {
+        Ok(partitions) => partitions,
+        Err(error) => return findings.refuse("pipeline", name, &error.to_string()),
+    };
+    let detail = match fit_attempts(backend, wanted).await {
+        Ok(_) => format!("stream `{stream}`, group `{group}`, {} partitions", partitions.len()),
+        Err(crate::engine::PrepareError::Store(Error::GroupNotFound(_))) => {
+            format!(
+                "stream `{stream}`, {} partitions; `run` will create the group `{group}`",
+                partitions.len()
+            )
+        }
+        Err(crate::engine::PrepareError::Store(error)) => return Err(error.into()),
+        Err(error) => return findings.refuse("pipeline", name, &error.to_string()),
+    };
+    findings.ok("pipeline", name, &detail)
+}

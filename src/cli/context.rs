@@ -1,0 +1,137 @@
+//! Which store a command works on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Global;
+use super::exit::Exit;
+use crate::backend::redis::Redis;
+use crate::backend::sqlite::{Clock, Location, Mode, Sqlite};
+use crate::backend::{Settings, Shared, Synchronous};
+use crate::config::{self, Config};
+use crate::event::{GroupKey, Name};
+use crate::target::{DEFAULT_FILE, Target};
+
+/// The pipeline file that is read when no one names one.
+const DEFAULT_CONFIG: &str = "wasmill.toml";
+
+/// A command's surroundings.
+pub(super) struct Context {
+    global: Global,
+}
+
+/// A store that is open.
+pub(super) struct Store {
+    pub(super) backend: Shared,
+    pub(super) target: Target,
+    /// The same store, where it is a Redis server, for what only such a one can be asked.
+    pub(super) redis: Option<Arc<Redis>>,
+}
+
+/// Whether a command may create the embedded file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It writes.
+    Create,
+    /// It only looks: a file that is not there stays so.
+    Existing,
+}
+
+impl Context {
+    pub(super) fn new(global: Global) -> Self {
+        Self { global }
+    }
+
+    pub(super) fn json(&self) -> bool {
+        self.global.json
+    }
+
+    /// What the pipeline file says of the store, for a command that does not run it.
+    pub(super) fn store(&self) -> Result<config::Store, Exit> {
+        let path = match &self.global.config {
+            Some(path) => path.as_path(),
+            None if Path::new(DEFAULT_CONFIG).exists() => Path::new(DEFAULT_CONFIG),
+            None => return Ok(config::Store::default()),
+        };
+        config::load_store(path, &variable).map_err(Exit::Config)
+    }
+
+    /// Reads and validates a pipeline file.
+    pub(super) fn load(&self, path: &Path) -> Result<Config, Exit> {
+        config::load(path, &variable).map_err(Exit::Config)
+    }
+
+    /// Opens the store that the command line, the file and the defaults name, in this order.
+    pub(super) async fn open(
+        &self,
+        backend: &config::Backend,
+        engine: &config::Engine,
+        access: Access,
+    ) -> Result<Store, Exit> {
+        let target = self.target(backend)?;
+        let defaults = Settings::default();
+        let namespace = self.global.namespace.clone().or_else(|| backend.namespace.clone());
+        let settings = Settings {
+            namespace: namespace.unwrap_or(defaults.namespace),
+            event_bytes_max: engine.max_event_bytes,
+            synchronous: backend.synchronous.map_or(defaults.synchronous, |synchronous| match synchronous {
+                config::Synchronous::Full => Synchronous::Full,
+                config::Synchronous::Normal => Synchronous::Normal,
+            }),
+        };
+        if settings.namespace.is_empty() {
+            return Err(Exit::usage("a namespace cannot be empty"));
+        }
+        let location = match &target {
+            Target::Redis(url) => {
+                let redis = Redis::connect(url, &settings).await;
+                let redis = Arc::new(redis.map_err(|error| Exit::from(error).context(format!("{target}")))?);
+                return Ok(Store { backend: Arc::clone(&redis) as Shared, target, redis: Some(redis) });
+            }
+            Target::Sqlite(path) => Location::File(path.clone()),
+            Target::Memory => Location::Memory,
+        };
+        let mode = match access {
+            Access::Create => Mode::Create,
+            Access::Existing => Mode::Existing,
+        };
+        let backend = Arc::new(Sqlite::open(location, mode, &settings, Clock::System).await?);
+        Ok(Store { backend, target, redis: None })
+    }
+
+    /// The store of a command that does not run pipelines.
+    pub(super) async fn open_store(&self, access: Access) -> Result<Shared, Exit> {
+        let store = self.store()?;
+        Ok(self.open(&store.backend, &store.engine, access).await?.backend)
+    }
+
+    /// The embedded file that is meant, where it is not there yet.
+    pub(super) fn missing_file(&self, backend: &config::Backend) -> Result<Option<PathBuf>, Exit> {
+        match self.target(backend)? {
+            Target::Sqlite(path) if !path.exists() => Ok(Some(path)),
+            _ => Ok(None),
+        }
+    }
+
+    fn target(&self, backend: &config::Backend) -> Result<Target, Exit> {
+        if let Some(url) = &self.global.backend {
+            return Target::parse(url, &PathBuf::new())
+                .map_err(|error| Exit::usage(format!("--backend: {error}")));
+        }
+        Ok(backend.target.clone().unwrap_or_else(|| Target::Sqlite(DEFAULT_FILE.into())))
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// A stream's name as an argument: one that exists may have any.
+pub(super) fn name(text: &str) -> Result<Name, Exit> {
+    Ok(Name::existing(text)?)
+}
+
+/// A group's name as two arguments.
+pub(super) fn group_key(stream: &str, group: &str) -> Result<GroupKey, Exit> {
+    Ok(GroupKey::new(name(stream)?, name(group)?))
+}

@@ -1,0 +1,38 @@
+//! `wasmill plugin`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::{output, pipelines};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PluginCommand {
+    /// Show what a component imports and exports, and whether it can be a plugin
+    Inspect {
+        /// The component, a `.wasm` file
+        component: PathBuf,
+    },
+}
+
+pub(super) async fn run(context: &Context, command: PluginCommand) -> Result<(), Exit> {
+    let PluginCommand::Inspect { component } = command;
+    let inspection =
+        pipelines::host()?.inspect(&component).await.map_err(|error| Exit::Usage(error.into()))?;
+    if context.json() {
+        return output::json_line(&inspection);
+    }
+    let row = |name: &str, text: &str| output::line(&format!("{name:<9} {}", output::printable(text)));
+    row("file", &component.display().to_string())?;
+    row("digest", &format!("sha256 {}", inspection.digest))?;
+    row("size", &format!("{} bytes", inspection.bytes))?;
+    row("contract", inspection.contract.as_deref().unwrap_or("none"))?;
+    inspection.imports.iter().try_for_each(|import| row("import", import))?;
+    inspection.exports.iter().try_for_each(|export| row("export", export))?;
+    row(
+        "verdict",
+        &inspection.refusal.as_ref().map_or("can be loaded".to_owned(), |why| format!("refused: {why}")),
+    )
+}

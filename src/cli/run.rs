@@ -1,0 +1,189 @@
+//! `wasmill run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use super::context::{Access, Context, Store};
+use super::exit::Exit;
+use super::{output, pipelines, signals};
+use crate::backend::{Error, ErrorClass};
+use crate::config::{self, Config};
+use crate::engine::{self, Ended, Pipeline, PrepareError, Summary, UntilIdle, prepare};
+
+/// Between two tries to reach a store that does not answer at the start.
+const START_BACKOFF: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// The pipeline file
+    file: PathBuf,
+    /// End once none of the groups has anything ready, parked or leased
+    #[arg(long)]
+    until_idle: bool,
+    /// With --until-idle: how long to wait for retries and for leases of others [default: the
+    /// longer of the pipeline's lease and its longest backoff]
+    #[arg(long, value_name = "DURATION", requires = "until_idle", value_parser = config::duration)]
+    idle_wait: Option<Duration>,
+    /// Run although Redis may evict streams when its memory is full
+    #[arg(long)]
+    allow_eviction: bool,
+}
+
+pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
+    let config = context.load(&args.file)?;
+    let host = pipelines::host()?;
+    let plugins = pipelines::load_plugins(&host, &config).await?;
+    let stop = CancellationToken::new();
+    signals::listen(stop.clone())?;
+
+    let Some((store, pipelines)) = start(context, &config, &args, &plugins, &stop).await? else {
+        return Ok(());
+    };
+    let settings = engine::Settings {
+        drain_timeout: config.engine.drain_timeout,
+        until_idle: args.until_idle.then_some(UntilIdle { wait: args.idle_wait }),
+        consumer: consumer_name(),
+    };
+    tracing::info!(backend = %store.target, consumer = settings.consumer, pipelines = pipelines.len(), "running");
+    // Guests run on threads of their own: none of them can hold up a renewal or a settlement.
+    let handlers = tokio::runtime::Builder::new_multi_thread().thread_name("handler").enable_all().build()?;
+    let ended = engine::run(store.backend, pipelines, settings, handlers.handle().clone(), stop).await;
+    handlers.shutdown_background();
+    report(context, &ended)
+}
+
+/// Opens the store and makes everything ready; `None` where a signal came first. A service waits
+/// for its store; a run that is to end when idle says at once that there is none.
+async fn start(
+    context: &Context,
+    config: &Config,
+    args: &RunArgs,
+    plugins: &pipelines::Plugins,
+    stop: &CancellationToken,
+) -> Result<Option<(Store, Vec<Pipeline>)>, Exit> {
+    let mut said = false;
+    loop {
+        let error = match try_start(context, config, args, plugins).await {
+            Ok(started) => return Ok(Some(started)),
+            Err(error) => error,
+        };
+        if args.until_idle || !may_pass(&error) {
+            return Err(error);
+        }
+        if let Exit::Failed(error) = &error
+            && !std::mem::replace(&mut said, true)
+        {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "the store does not answer; trying again until it does"
+            );
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(None),
+            () = tokio::time::sleep(START_BACKOFF) => {}
+        }
+    }
+}
+
+fn may_pass(exit: &Exit) -> bool {
+    let Exit::Failed(error) = exit else { return false };
+    let class = error.downcast_ref::<Error>().map(Error::class);
+    matches!(class, Some(ErrorClass::Retry | ErrorClass::Ambiguous))
+}
+
+async fn try_start(
+    context: &Context,
+    config: &Config,
+    args: &RunArgs,
+    plugins: &pipelines::Plugins,
+) -> Result<(Store, Vec<Pipeline>), Exit> {
+    let store = context.open(&config.backend, &config.engine, Access::Create).await?;
+    if let Some(redis) = &store.redis {
+        super::check::server_fit(redis, args.allow_eviction).await?;
+    }
+    let mut ready = Vec::with_capacity(config.pipelines.len());
+    for pipeline in &config.pipelines {
+        let wanted = pipelines::wanted(config, pipeline);
+        let prepared = prepare(store.backend.as_ref(), &wanted).await;
+        let prepared = prepared
+            .map_err(|error: PrepareError| pipelines::prepare_failed(pipeline.name.as_str(), error))?;
+        if prepared.created_stream {
+            tracing::info!(stream = %wanted.group.stream, partitions = prepared.partitions.len(), "created the stream");
+        }
+        if prepared.created_group {
+            let (stream, group) = (&wanted.group.stream, &wanted.group.group);
+            tracing::info!(%stream, %group, max_attempts = prepared.max_attempts, "created the group");
+        }
+        ready.push(pipelines::ready(pipeline, wanted, prepared, plugins)?);
+    }
+    Ok((store, ready))
+}
+
+/// Unique per start, so that a dead process is never taken for a living one.
+fn consumer_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String =
+        host.trim().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).collect();
+    let host = if host.is_empty() { "wasmill".to_owned() } else { host };
+    let start = crate::event::random_id();
+    format!("{host}-{}-{}", std::process::id(), &start[..8])
+}
+
+fn report(context: &Context, ended: &[Ended]) -> Result<(), Exit> {
+    for end in ended {
+        let name = &end.summary.pipeline;
+        if let Some(left) = end.left {
+            let first =
+                left.first_in_ms.map_or_else(String::new, |ms| format!(", the first {}", output::in_ms(ms)));
+            eprintln!(
+                "pipeline `{name}` is not done: {} events are unsettled, {} of them leased by others or parked{first}",
+                left.lag, left.pending
+            );
+        }
+    }
+    if context.json() {
+        ended.iter().try_for_each(|end| output::json_line(&end.summary))?;
+    } else {
+        let rows: Vec<_> = ended.iter().map(|end| row(&end.summary)).collect();
+        let headings = [
+            "pipeline",
+            ">claimed",
+            ">acked",
+            ">retried",
+            ">dead-lettered",
+            ">stale",
+            ">unknown",
+            "faults",
+            ">events/s",
+        ];
+        output::table(headings, &rows)?;
+    }
+    let failed: Vec<_> =
+        ended.iter().filter_map(|end| Some((&end.summary.pipeline, end.error.as_ref()?))).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let failed: Vec<_> =
+        failed.iter().map(|(name, error)| format!("pipeline `{name}` stopped: {error}")).collect();
+    Err(Exit::Failed(anyhow::anyhow!("{}", failed.join("\n"))))
+}
+
+fn row(summary: &Summary) -> [String; 9] {
+    let faults = &summary.faults;
+    let kinds = [("trap", faults.trap), ("timeout", faults.timeout), ("memory", faults.memory)];
+    let kinds: Vec<_> = kinds.iter().filter(|(_, n)| *n > 0).map(|(kind, n)| format!("{kind} {n}")).collect();
+    [
+        summary.pipeline.clone(),
+        summary.claimed.to_string(),
+        summary.acked.to_string(),
+        summary.retried.to_string(),
+        summary.dead_lettered.to_string(),
+        summary.stale.to_string(),
+        summary.unknown.to_string(),
+        if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
+        format!("{:.1}", summary.events_per_second),
+    ]
+}

@@ -1,0 +1,284 @@
+//! Takes the parsed TOML apart, table by table. What has a problem is reported and left out, so that
+//! the rest can still be looked at.
+
+use serde_json::Value as Json;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::problem::{Problem, quoted};
+use super::raw::{
+    RawBackend, RawConfig, RawEngine, RawPartitions, RawPipeline, RawPlugin, RawRetry, RawStream,
+};
+use super::table::{At, Shape, Table, saturated, wrong_type};
+use super::units;
+
+type Problems = Vec<Problem>;
+
+const FILE: Shape = Shape { name: "", keys: &["backend", "plugins", "streams", "engine", "pipeline"] };
+const BACKEND: Shape = Shape { name: "[backend]", keys: &["url", "namespace", "synchronous"] };
+const PLUGIN: Shape = Shape { name: "[plugins.NAME]", keys: &["path", "timeout", "max_memory", "config"] };
+const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions"] };
+const ENGINE: Shape = Shape { name: "[engine]", keys: &["drain_timeout", "max_event_bytes"] };
+const PIPELINE: Shape = Shape {
+    name: "[[pipeline]]",
+    keys: &[
+        "name",
+        "stream",
+        "group",
+        "plugin",
+        "partitions",
+        "concurrency",
+        "max_in_flight",
+        "lease",
+        "start",
+        "retry",
+    ],
+};
+const RETRY: Shape = Shape { name: "retry", keys: &["max_attempts", "initial", "factor", "max", "jitter"] };
+
+/// Every table of the file.
+const SHAPES: [&Shape; 7] = [&FILE, &BACKEND, &PLUGIN, &STREAM, &ENGINE, &PIPELINE, &RETRY];
+
+impl RawConfig {
+    /// Reads the whole file.
+    pub(super) fn read(file: &Spanned<DeTable<'_>>, problems: &mut Problems) -> Self {
+        let mut table = Table::new(&FILE, file.get_ref(), file.span());
+        let pipelines = read_pipelines(&mut table, problems);
+        let raw = Self {
+            backend: read_table(&mut table, "backend", &BACKEND, RawBackend::read, problems),
+            plugins: read_named(&mut table, "plugins", &PLUGIN, RawPlugin::read, problems),
+            streams: read_named(&mut table, "streams", &STREAM, RawStream::read, problems),
+            engine: read_table(&mut table, "engine", &ENGINE, RawEngine::read, problems),
+            pipeline_unreadable: pipelines.is_none(),
+            pipelines: pipelines.unwrap_or_default(),
+        };
+        table.finish(&SHAPES, problems);
+        raw
+    }
+}
+
+impl RawBackend {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            url: table.string("url", "", problems),
+            namespace: table.string("namespace", "", problems),
+            synchronous: table.string("synchronous", "", problems),
+        }
+    }
+}
+
+impl RawPlugin {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            path: table.required_string("path", problems),
+            timeout: table.string("timeout", units::DURATION_FORM, problems),
+            max_memory: table.string("max_memory", units::SIZE_FORM, problems),
+            config: read_settings(table, problems),
+        }
+    }
+}
+
+impl RawStream {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self { partitions: table.integer("partitions", problems) }
+    }
+}
+
+impl RawEngine {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            drain_timeout: table.string("drain_timeout", units::DURATION_FORM, problems),
+            max_event_bytes: table.string("max_event_bytes", units::SIZE_FORM, problems),
+        }
+    }
+}
+
+impl RawPipeline {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            name: table.required_string("name", problems),
+            stream: table.required_string("stream", problems),
+            group: table.string("group", "", problems),
+            plugin: table.required_string("plugin", problems),
+            partitions: read_partitions(table, problems),
+            concurrency: table.integer("concurrency", problems),
+            max_in_flight: table.integer("max_in_flight", problems),
+            lease: table.string("lease", units::DURATION_FORM, problems),
+            start: table.string("start", "", problems),
+            retry: read_table(table, "retry", &RETRY, RawRetry::read, problems),
+        }
+    }
+}
+
+impl RawRetry {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            max_attempts: table.integer("max_attempts", problems),
+            initial: table.string("initial", units::DURATION_FORM, problems),
+            factor: table.number("factor", problems),
+            max: table.string("max", units::DURATION_FORM, problems),
+            jitter: table.number("jitter", problems),
+        }
+    }
+}
+
+type Read<T> = fn(&mut Table<'_, '_>, &mut Problems) -> T;
+
+/// Reads the table under `key`; where there is none, all of its keys are absent.
+fn read_table<T: Default>(
+    parent: &mut Table<'_, '_>,
+    key: &'static str,
+    shape: &'static Shape,
+    read: Read<T>,
+    problems: &mut Problems,
+) -> T {
+    let value = parent.take(key);
+    value.and_then(|value| read_value(value, shape, read, problems)).unwrap_or_default()
+}
+
+/// Reads a value that must be a table.
+fn read_value<T>(
+    value: &Spanned<DeValue<'_>>,
+    shape: &'static Shape,
+    read: Read<T>,
+    problems: &mut Problems,
+) -> Option<T> {
+    let mut table = Table::from_value(shape, value, problems)?;
+    let raw = read(&mut table, problems);
+    table.finish(&SHAPES, problems);
+    Some(raw)
+}
+
+/// Reads a table of tables of the same kind.
+fn read_named<T>(
+    parent: &mut Table<'_, '_>,
+    key: &'static str,
+    shape: &'static Shape,
+    read: Read<T>,
+    problems: &mut Problems,
+) -> Vec<(At<String>, T)> {
+    let Some(value) = parent.take(key) else { return Vec::new() };
+    let DeValue::Table(table) = value.get_ref() else {
+        let problem = wrong_type(key, "a table of tables", value.span(), value.get_ref());
+        problems.push(problem.help(format!("write a table {} for each", quoted(shape.name))));
+        return Vec::new();
+    };
+    let named = table.iter().filter_map(|(name, value)| {
+        let raw = read_value(value, shape, read, problems)?;
+        Some((At::new(name.get_ref().clone().into_owned(), name.span()), raw))
+    });
+    named.collect()
+}
+
+/// Reads the pipelines; `None` where any could not be read.
+fn read_pipelines(file: &mut Table<'_, '_>, problems: &mut Problems) -> Option<Vec<RawPipeline>> {
+    let Some(value) = file.take("pipeline") else { return Some(Vec::new()) };
+    let DeValue::Array(items) = value.get_ref() else {
+        let problem = wrong_type("pipeline", "an array of tables", value.span(), value.get_ref());
+        problems.push(problem.help("a pipeline begins with `[[pipeline]]`, in two pairs of brackets"));
+        return None;
+    };
+    let pipelines: Vec<Option<RawPipeline>> =
+        items.iter().map(|item| read_value(item, &PIPELINE, RawPipeline::read, problems)).collect();
+    pipelines.into_iter().collect()
+}
+
+fn read_partitions(pipeline: &mut Table<'_, '_>, problems: &mut Problems) -> Option<RawPartitions> {
+    let value = pipeline.take("partitions")?;
+    match value.get_ref() {
+        DeValue::String(word) => Some(RawPartitions::Word(At::new(word.clone().into_owned(), value.span()))),
+        DeValue::Array(items) => {
+            let numbers = read_numbers(items, problems)?;
+            Some(RawPartitions::List(At::new(numbers, value.span())))
+        }
+        other => {
+            let problem = wrong_type("partitions", "\"all\" or a list of numbers", value.span(), other);
+            problems.push(problem.help("for a single partition write a list of one, as in `[0]`"));
+            None
+        }
+    }
+}
+
+fn read_numbers(items: &DeArray<'_>, problems: &mut Problems) -> Option<Vec<At<i64>>> {
+    let mut numbers = Vec::with_capacity(items.len());
+    for item in items {
+        let DeValue::Integer(number) = item.get_ref() else {
+            problems.push(wrong_type("partitions", "a list of whole numbers", item.span(), item.get_ref()));
+            return None;
+        };
+        numbers.push(At::new(saturated(number), item.span()));
+    }
+    Some(numbers)
+}
+
+/// Reads a plugin's `config`.
+fn read_settings(plugin: &mut Table<'_, '_>, problems: &mut Problems) -> Vec<(String, At<Json>)> {
+    let Some(value) = plugin.take("config") else { return Vec::new() };
+    let DeValue::Table(table) = value.get_ref() else {
+        problems.push(wrong_type("config", "a table", value.span(), value.get_ref()));
+        return Vec::new();
+    };
+    let settings = table.iter().filter_map(|(key, value)| {
+        let json = to_json(value, problems)?;
+        Some((key.get_ref().clone().into_owned(), At::new(json, value.span())))
+    });
+    settings.collect()
+}
+
+/// A TOML value as JSON. The parser bounds the depth of what it reads, and so of this recursion.
+fn to_json(value: &Spanned<DeValue<'_>>, problems: &mut Problems) -> Option<Json> {
+    let unfit = |title: &str| Problem::at(&value.span(), title).help("write it as a string");
+    match value.get_ref() {
+        DeValue::String(text) => Some(Json::String(text.clone().into_owned())),
+        DeValue::Boolean(truth) => Some(Json::Bool(*truth)),
+        DeValue::Datetime(time) => Some(Json::String(time.to_string())),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Some(number.into()),
+            Err(_) => {
+                problems.push(unfit("this number does not fit into 64 bits"));
+                None
+            }
+        },
+        DeValue::Float(number) => {
+            let json = number.as_str().parse().ok().and_then(serde_json::Number::from_f64);
+            if json.is_none() {
+                problems.push(unfit("JSON has no such number"));
+            }
+            json.map(Json::Number)
+        }
+        DeValue::Array(items) => {
+            items.iter().map(|item| to_json(item, problems)).collect::<Option<_>>().map(Json::Array)
+        }
+        DeValue::Table(table) => {
+            let entries =
+                table.iter().map(|(key, value)| Some((key.get_ref().to_string(), to_json(value, problems)?)));
+            entries.collect::<Option<_>>().map(Json::Object)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The schema and the reader are two lists of the same keys.
+    #[test]
+    fn the_schema_has_the_keys_that_are_read() {
+        let schema = super::super::schema();
+        for (shape, place) in [
+            (&FILE, "/properties"),
+            (&BACKEND, "/$defs/Backend/properties"),
+            (&PLUGIN, "/$defs/Plugin/properties"),
+            (&STREAM, "/$defs/Stream/properties"),
+            (&ENGINE, "/$defs/Engine/properties"),
+            (&PIPELINE, "/$defs/Pipeline/properties"),
+            (&RETRY, "/$defs/Retry/properties"),
+        ] {
+            let properties = schema.pointer(place).and_then(Json::as_object).unwrap();
+            let described: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
+            assert_eq!(described, shape.keys.iter().copied().collect(), "{place}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What several test binaries share.
+
+pub mod program;
+pub mod redis;
