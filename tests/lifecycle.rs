@@ -9,10 +9,10 @@ use support::redis::RedisServer;
 /// Makes a test of its name for each store.
 macro_rules! on_every_store {
     ($($name:ident),* $(,)?) => {
-        mod sqlite {
+        mod on_sqlite {
             $(#[test] fn $name() { super::$name(super::Store::Sqlite) })*
         }
-        mod redis {
+        mod on_redis {
             $(#[test] fn $name() { super::$name(super::Store::redis()) })*
         }
     };
@@ -151,9 +151,9 @@ fn faults_stay_with_their_events(store: Store) {
     assert_eq!(summary["faults"], json!({ "trap": 3, "timeout": 1, "memory": 1 }), "{summary}");
     let dead = site.dead_letters();
     for (id, failure, reason) in [
-        ("loop", "timeout", "timeout"),
+        ("loop", "timeout", "`timeout` raises it"),
         ("eat-memory", "memory", "max_memory"),
-        ("trap", "trap", "unreachable"),
+        ("trap", "trap", "gave up"),
         ("recurse", "trap", "stack"),
         ("panic", "trap", "the guest gave up on panic"),
     ] {
@@ -272,6 +272,10 @@ fn a_redis_that_is_away_for_ten_seconds_is_two_lines_in_the_log() {
     assert_eq!(summary["acked"].as_u64().unwrap() + summary["unknown"].as_u64().unwrap(), 2000, "{summary}");
 }
 
+fn redis_connection(server: &RedisServer) -> redis::Connection {
+    redis::Client::open(server.url()).unwrap().get_connection().unwrap()
+}
+
 #[test]
 fn a_flushed_redis_is_a_new_log() {
     let site = Site::new(Store::redis());
@@ -280,7 +284,8 @@ fn a_flushed_redis_is_a_new_log() {
     let mut engine = site.engine(&["--log", "debug"]);
     engine.wait_for(&["event=before", "acked"]);
     let Store::Redis(server) = &site.store else { unreachable!() };
-    server.command("FLUSHALL");
+    let mut connection = redis_connection(server);
+    redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
     site.append(&[event("after", "tick")]);
     engine.wait_for(&["event=after", "acked"]);
     let summary = engine.drain();

@@ -85,17 +85,19 @@ pub(super) async fn run(context: &Context, args: AppendArgs) -> Result<(), Exit>
     let done = appender.append_all(lines, &args).await;
     appender.progress.finish_and_clear();
     let (stored, skipped) = (appender.stored, appender.skipped);
-    done.map_err(|exit| exit.context(format!("stored {stored} events, then stopped")))?;
+    let so_far = output::count(stored, "event");
+    done.map_err(|exit| exit.context(format!("stored {so_far}, then stopped")))?;
     reader.await.map_err(anyhow::Error::from)?.map_err(|error| {
-        Exit::Failed(anyhow::anyhow!("stored {stored} events, then the input could not be read: {error}"))
+        Exit::Failed(anyhow::anyhow!("stored {so_far}, then the input could not be read: {error}"))
     })?;
     if context.json() {
         return output::json_line(
             &serde_json::json!({ "stream": stream, "appended": stored, "skipped": skipped }),
         );
     }
-    let skipped = if skipped > 0 { format!(", skipped {skipped} lines") } else { String::new() };
-    output::line(&format!("appended {stored} events to the stream `{stream}`{skipped}"))
+    let skipped =
+        if skipped > 0 { format!(", skipped {}", output::count(skipped, "line")) } else { String::new() };
+    output::line(&format!("appended {so_far} to the stream `{stream}`{skipped}"))
 }
 
 fn open_input(file: &PathBuf) -> Result<(Box<dyn Read + Send>, Option<u64>), Exit> {

@@ -22,7 +22,7 @@ pub(super) struct CheckArgs {
 
 pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> {
     let config = context.load(&args.file)?;
-    let mut findings = Findings { json: context.json(), refused: Vec::new() };
+    let mut findings = Findings { json: context.json(), refused: 0 };
     let host = pipelines::host()?;
     for plugin in &config.plugins {
         match host.load(&pipelines::spec(plugin)).await {
@@ -34,7 +34,10 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
                     &format!("{} (sha256 {digest})", plugin.path.display()),
                 )?;
             }
-            Err(error) => findings.refuse("plugin", &plugin.name, &error.to_string())?,
+            Err(error) => {
+                let detail = format!("{}: {}", plugin.path.display(), error.refusal);
+                findings.refuse("plugin", &plugin.name, &detail)?;
+            }
         }
     }
     let store = match context.missing_file(&config.backend)? {
@@ -52,13 +55,16 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
     }
-    if findings.refused.is_empty() { Ok(()) } else { Err(Exit::usage(findings.refused.join("\n"))) }
+    match findings.refused {
+        0 => Ok(()),
+        refused => Err(Exit::usage(format!("it cannot run so: {}", output::count(refused, "refusal")))),
+    }
 }
 
 /// What was found, said as it is found.
 struct Findings {
     json: bool,
-    refused: Vec<String>,
+    refused: u64,
 }
 
 impl Findings {
@@ -71,7 +77,7 @@ impl Findings {
     }
 
     fn refuse(&mut self, what: &str, name: &str, detail: &str) -> Result<(), Exit> {
-        self.refused.push(format!("{what} `{name}`: {detail}"));
+        self.refused += 1;
         self.say("refused", what, name, detail)
     }
 
@@ -182,8 +188,9 @@ async fn check_pipeline(
         Ok(partitions) => partitions,
         Err(error) => return findings.refuse("pipeline", name, &error.to_string()),
     };
+    let partitions = output::count(partitions.len() as u64, "partition");
     let detail = match fit_attempts(backend, wanted).await {
-        Ok(_) => format!("stream `{stream}`, group `{group}`, {} partitions", partitions.len()),
+        Ok(_) => format!("stream `{stream}`, group `{group}`, {partitions}"),
         Err(crate::engine::PrepareError::Store(Error::GroupNotFound(_))) => {
             format!(
                 "stream `{stream}`, {} partitions; `run` will create the group `{group}`",

@@ -102,6 +102,15 @@ impl Context {
     /// The store of a command that does not run pipelines.
     pub(super) async fn open_store(&self, access: Access) -> Result<Shared, Exit> {
         let store = self.store()?;
+        if access == Access::Existing
+            && let Some(file) = self.missing_file(&store.backend)?
+        {
+            return Err(Exit::Failed(anyhow::anyhow!(
+                "there is no store yet: `{}` does not exist (`append`, `run` and `stream create` make it; \
+                 `--backend` names another one)",
+                file.display()
+            )));
+        }
         Ok(self.open(&store.backend, &store.engine, access).await?.backend)
     }
 

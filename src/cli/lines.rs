@@ -56,7 +56,8 @@ fn from_envelope(text: &str) -> Result<NewEvent, String> {
         } else {
             ""
         };
-        format!("{error}{hint}")
+        // The parser sees one line only: its number there says nothing.
+        format!("{error}{hint}").replace(" at line 1 column ", " at column ")
     })?;
     if let Some(timestamp) = &envelope.timestamp
         && timestamp.parse::<jiff::Timestamp>().is_err()

@@ -59,6 +59,12 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// A number of things, in words.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// A time from now, in words.
 pub(super) fn in_ms(ms: i64) -> String {
     let magnitude = ms.unsigned_abs();

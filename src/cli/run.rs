@@ -139,8 +139,9 @@ fn report(context: &Context, ended: &[Ended]) -> Result<(), Exit> {
             let first =
                 left.first_in_ms.map_or_else(String::new, |ms| format!(", the first {}", output::in_ms(ms)));
             eprintln!(
-                "pipeline `{name}` is not done: {} events are unsettled, {} of them leased by others or parked{first}",
-                left.lag, left.pending
+                "pipeline `{name}` is not done: {} unsettled, {} of them leased by others or parked{first}",
+                output::count(left.lag, "event"),
+                left.pending
             );
         }
     }

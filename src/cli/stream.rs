@@ -39,7 +39,8 @@ pub(super) async fn run(context: &Context, command: StreamCommand) -> Result<(),
             if context.json() {
                 return output::json_line(&serde_json::json!({ "stream": stream, "partitions": partitions }));
             }
-            output::line(&format!("created the stream `{stream}` with {partitions} partitions"))
+            let partitions = output::count(partitions.into(), "partition");
+            output::line(&format!("created the stream `{stream}` with {partitions}"))
         }
         StreamCommand::List => {
             let streams = backend.streams().await?;

@@ -21,7 +21,10 @@ pub(super) struct Overdue;
 pub(super) fn classify(error: &wasmtime::Error, state: &State, timeout_ms: u128) -> Fault {
     let trap = error.downcast_ref::<Trap>();
     let (kind, reason) = if error.is::<Overdue>() || trap == Some(&Trap::Interrupt) {
-        (FaultKind::Timeout, format!("no answer within {timeout_ms} ms: the guest was still running"))
+        (
+            FaultKind::Timeout,
+            format!("no answer within {timeout_ms} ms (`timeout` raises it): the guest was still running"),
+        )
     } else if let Some(refused) = state.guard.refused_bytes {
         // A guest that is refused memory aborts in one of many ways: the cause is the same.
         (FaultKind::Memory, memory(refused, state.guard.bytes_max()))
@@ -37,7 +40,7 @@ pub(super) fn classify(error: &wasmtime::Error, state: &State, timeout_ms: u128)
 
 /// A call that did not come back from the host in its time.
 pub(super) fn overdue(state: &State, timeout_ms: u128) -> Fault {
-    let reason = format!("no answer within {timeout_ms} ms: the guest was waiting");
+    let reason = format!("no answer within {timeout_ms} ms (`timeout` raises it): the guest was waiting");
     Fault { kind: FaultKind::Timeout, message: told(reason, state, None) }
 }
 

@@ -39,7 +39,7 @@ async fn a_loop_without_end_is_a_timeout() {
     let start = Instant::now();
     let fault = fault_within("loop", Duration::from_millis(200)).await;
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert_eq!(reason(&fault), "no answer within 200 ms: the guest was still running");
+    assert_eq!(reason(&fault), "no answer within 200 ms (`timeout` raises it): the guest was still running");
     assert!(fault.message.contains("\nat: "), "{}", fault.message);
     assert!(start.elapsed() >= Duration::from_millis(200));
 }
@@ -48,7 +48,7 @@ async fn a_loop_without_end_is_a_timeout() {
 async fn waiting_without_end_is_a_timeout() {
     let fault = fault_within("sleep", Duration::from_millis(200)).await;
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert_eq!(fault.message, "no answer within 200 ms: the guest was waiting");
+    assert_eq!(fault.message, "no answer within 200 ms (`timeout` raises it): the guest was waiting");
 }
 
 #[tokio::test]

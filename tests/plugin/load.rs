@@ -130,7 +130,9 @@ async fn a_component_that_does_not_start() {
     let short = |spec: &mut PluginSpec| spec.limits.timeout = Duration::from_millis(100);
     let (_, message) = refused(&endless, short).await;
     assert!(
-        message.contains("it does not start: no answer within 100 ms: the guest was still running"),
+        message.contains(
+            "it does not start: no answer within 100 ms (`timeout` raises it): the guest was still running"
+        ),
         "{message}"
     );
 }

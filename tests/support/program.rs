@@ -1,6 +1,6 @@
 //! The program as a user runs it: a folder of its own, commands, and engines that run.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

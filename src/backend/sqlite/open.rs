@@ -52,7 +52,10 @@ pub(super) fn writer(
         Location::File(path) => {
             let path = checked(path, mode)?;
             network::warn(&path);
-            open_file(&path, mode, settings, lock_wait_max).map_err(|error| error.named(&path))
+            let conn = open_file(&path, mode, settings, lock_wait_max).map_err(|error| error.named(&path))?;
+            // From now on its thread waits for locks, with shorter pauses than SQLite would make.
+            conn.busy_timeout(Duration::ZERO)?;
+            Ok(conn)
         }
     }
 }

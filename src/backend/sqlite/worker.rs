@@ -209,11 +209,16 @@ impl Session {
         turns: &mut HashMap<i64, usize>,
     ) {
         if let Err(error) = self.begin() {
-            // Whoever queued up meanwhile has waited for the same lock.
+            // Whoever queued up meanwhile has waited for the same lock. All are gathered before the
+            // first is answered: what comes after an answer is a new try.
             let failure = Failure::from(error);
-            first.answer(Some(&failure));
-            for _ in 0..QUEUE_MAX {
-                let Ok(job) = queue.try_recv() else { break };
+            let mut waiting = vec![first];
+            while waiting.len() <= QUEUE_MAX
+                && let Ok(job) = queue.try_recv()
+            {
+                waiting.push(job);
+            }
+            for job in waiting {
                 job.answer(Some(&failure));
             }
             return;

@@ -47,6 +47,39 @@ async fn two_that_open_one_file_share_the_work_and_settle_each_event_once() {
     assert_eq!(handled.into_iter().flatten().collect::<HashSet<_>>().len(), EVENTS);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_writes_without_a_pause_does_not_shut_the_other_out() {
+    let place = Place::new();
+    let busy = Arc::new(place.open().await);
+    let other = place.open().await;
+    prepare(&busy, 2, 5).await;
+    // Many callers, so that the queue of the busy one is never empty.
+    let mut working = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let store = busy.clone();
+        working.spawn(async move {
+            loop {
+                store.append(&key().stream, &events(1)).await.unwrap();
+            }
+        });
+    }
+    let written = async || busy.stream_info(&key().stream).await.unwrap().partitions[0].high_watermark;
+    let writes_beyond = async |count| {
+        while written().await <= count {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(writes_beyond(100)).await;
+    for sequence in 1..=10 {
+        let mut batch = events(1);
+        batch[0].partition = Some(1);
+        let appended = other.append(&key().stream, &batch).await.unwrap();
+        assert_eq!(appended[0].sequence, sequence);
+    }
+    soon(writes_beyond(written().await)).await;
+    working.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_lock_that_another_process_keeps_makes_writes_busy_and_lets_reads_pass() {
     let place = Place::new();
