@@ -1,4 +1,4 @@
 //! What several test binaries share.
 
 pub mod program;
-pub mod redis;
+pub(crate) mod redis;
