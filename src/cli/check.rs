@@ -177,10 +177,9 @@ async fn check_pipeline(
         if let Err(error) = fit_partitions(wanted, partitions) {
             return findings.refuse("pipeline", name, &error.to_string());
         }
-        let plural = if partitions == 1 { "partition" } else { "partitions" };
-        let detail = format!(
-            "`run` will create the stream `{stream}` with {partitions} {plural}, and the group `{group}`"
-        );
+        let partitions = output::count(partitions.into(), "partition");
+        let detail =
+            format!("`run` will create the stream `{stream}` with {partitions}, and the group `{group}`");
         return findings.ok("pipeline", name, &detail);
     };
     let found = u32::try_from(info.partitions.len()).unwrap_or(u32::MAX);
@@ -192,10 +191,7 @@ async fn check_pipeline(
     let detail = match fit_attempts(backend, wanted).await {
         Ok(_) => format!("stream `{stream}`, group `{group}`, {partitions}"),
         Err(crate::engine::PrepareError::Store(Error::GroupNotFound(_))) => {
-            format!(
-                "stream `{stream}`, {} partitions; `run` will create the group `{group}`",
-                partitions.len()
-            )
+            format!("stream `{stream}`, {partitions}; `run` will create the group `{group}`")
         }
         Err(crate::engine::PrepareError::Store(error)) => return Err(error.into()),
         Err(error) => return findings.refuse("pipeline", name, &error.to_string()),
