@@ -92,8 +92,7 @@ async fn a_group_that_rheo_made_by_half_is_completed() {
     bench.append(0, 2).await;
     bench.append(1, 2).await;
     let _: i64 = bench.raw("HSET rheo:T:gmeta:s:half max_attempts 3");
-    let half =
-        wasmill::event::GroupKey::new(bench.group.stream.clone(), wasmill::event::Name::new("half").unwrap());
+    let half = GroupKey::new(bench.group.stream.clone(), Name::new("half").unwrap());
     let bench = Bench { group: half, ..bench };
     let mut claimed = bench.claim("a", 10).await.leased;
     claimed.extend(bench.claim("a", 10).await.leased);
