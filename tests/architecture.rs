@@ -1,5 +1,7 @@
 //! The house: modules depend on each other one way only, and the leaves know no runtime.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,8 @@
 //!
 //! `TRYCMD=overwrite` writes the files anew from what the program says.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 #[test]

@@ -1,5 +1,7 @@
 //! Whole lives, through the program: nothing is lost, whoever dies; faults stay with their events.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod support;
 
 use serde_json::{Value, json};
