@@ -1,7 +1,7 @@
 //! What the engine says of its work: one function a thing that happens, so that wording and fields
 //! stand in one place.
 
-use tracing::{Span, debug, info, info_span, warn};
+use tracing::{Span, debug, error_span, info, warn};
 
 use crate::backend::ClaimDeath;
 use crate::event::Leased;
@@ -16,10 +16,11 @@ pub fn short_digest(digest: &str) -> &str {
     digest.get(..DIGEST_CHARS).unwrap_or(digest)
 }
 
-/// The span of one attempt: every line about it carries these fields, the guest's own lines too.
+/// The span of one attempt: every line about it carries these fields, the guest's own lines too. Its
+/// level is the highest, so that no filter takes the fields from a line that it lets through.
 #[must_use]
 pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
-    info_span!(
+    error_span!(
         "attempt",
         pipeline,
         event = %leased.event.id,

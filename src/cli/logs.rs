@@ -22,7 +22,7 @@ pub(super) fn init(filter: &str, format: LogFormat) -> Result<(), Exit> {
     let started = match format {
         LogFormat::Text => {
             let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-            registry.with(layer.with_target(false)).try_init()
+            registry.with(layer).try_init()
         }
         LogFormat::Json => {
             let layer = fmt::layer()
