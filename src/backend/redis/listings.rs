@@ -132,6 +132,8 @@ impl Redis {
             pipe.cmd("GET").arg(self.keys.seq(&group.stream, p));
             pipe.cmd("XPENDING").arg(self.keys.entries(&group.stream, p)).arg(group.group.as_str());
             pipe.cmd("ZCARD").arg(self.keys.due(group, p));
+            // Suspects that were let go, see retake.lua.
+            pipe.cmd("ZCOUNT").arg(self.keys.suspects(group, p)).arg("-inf").arg("(0");
         }
         let mut answers = Answers::new(self.connection.transaction(&pipe, Effect::None).await?);
         let meta = reply::pairs(self.blame(answers.next(), keys).await?)?;
@@ -159,7 +161,8 @@ impl Redis {
                     count(summary.into_iter().next().unwrap_or(Value::Nil))?
                 }
             };
-            let parked = count(self.blame(answers.next(), keys).await?)?;
+            let due = count(self.blame(answers.next(), keys).await?)?;
+            let parked = due + count(self.blame(answers.next(), keys).await?)?;
             info.partitions.push(GroupPartition {
                 partition,
                 frontier: field(&format!("frontier_p{partition}")).unwrap_or(0),

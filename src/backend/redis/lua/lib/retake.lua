@@ -35,7 +35,9 @@ local function retake(take, id, deliveries, way)
   end
   prior = prior or math.max(deliveries - 1, 0)
   if failure == 'expired' and prior + 1 == take.max and take.max > 1 and way ~= 'alone' then
-    redis.call('ZADD', take.suspects, take.now, id)
+    -- By age. One that was let go is held by no one: a score below zero says so, in the same order.
+    local since = lease == '' and take.now - 9007199254740992 or take.now
+    redis.call('ZADD', take.suspects, int(since), id)
     redis.call('ZREM', take.due, id)
     return 'S', 0, '', ''
   end
