@@ -306,3 +306,118 @@ fn what_cannot_be_a_plugin_is_refused_before_anything_runs() {
     }
     assert!(!site.path().join("wasmill.db").exists(), "a refused run created a store");
 }
+
+#[test]
+fn a_lease_lost_to_another_engine_ends_its_attempt() {
+    let site = Site::new(Store::redis());
+    site.pipeline("hostile", "timeout = \"10m\"", "lease = \"1s\"");
+    site.append(&[event("a", "sleep")]);
+    let mut first = site.engine(&["--log", "debug"]);
+    first.wait_for(&["event=a", "attempt=1 ", "started"]);
+    // It sleeps for longer than its lease, as a machine that swaps or is suspended does.
+    first.signal("-STOP");
+    let mut second = site.engine(&["--log", "debug"]);
+    second.wait_for(&["event=a", "attempt=2 ", "started"]);
+    first.signal("-CONT");
+    first.wait_for(&["a lease was lost"]);
+    first.wait_for(&["event=a", "attempt=1 ", "nothing was written"]);
+    let summary = first.drain();
+    assert_eq!((&summary["stale"], &summary["acked"]), (&json!(1), &json!(0)), "{summary}");
+    let pending = site.json(&["group", "pending", "s", "g"]);
+    assert_eq!((&pending[0]["state"], &pending[0]["attempt"]), (&json!("leased"), &json!(2)), "{pending:?}");
+    second.kill9();
+}
+
+#[test]
+fn a_server_that_evicts_streams_is_refused() {
+    let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let site = Site::new(Store::Redis(server));
+    site.pipeline("passthrough", "", "");
+    for command in ["check", "run"] {
+        let output = site.run(&[command, "wasmill.toml"]);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        for text in ["allkeys-lru", "noeviction", "--allow-eviction"] {
+            assert!(said.contains(text), "{command}: {said}");
+        }
+    }
+    assert!(site.json(&["stream", "list"]).is_empty(), "a refused run created something");
+    let warned = site.ok(&["check", "wasmill.toml", "--allow-eviction"]);
+    assert!(warned.contains("warning") && warned.contains("a restart loses the log"), "{warned}");
+    site.ok(&["run", "wasmill.toml", "--allow-eviction", "--until-idle"]);
+}
+
+#[test]
+fn a_server_with_tls_is_verified() {
+    let certificates = Certificates::new();
+    let of = |name: &str| certificates.path(name);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = RedisServer::start_with(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &of("server.pem"),
+        "--tls-key-file",
+        &of("server.key"),
+        "--tls-ca-cert-file",
+        &of("ca.pem"),
+        "--tls-auth-clients",
+        "no",
+    ]);
+    let site = Site::new(Store::Redis(server));
+    let url = format!("rediss://127.0.0.1:{port}");
+    let create = |stream: &str, trusted: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_wasmill"));
+        command.args(["stream", "create", stream, "--backend", &url]).current_dir(site.path());
+        command.env("SSL_CERT_FILE", of(trusted)).output().unwrap()
+    };
+    let output = create("trusted", "ca.pem");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = create("untrusted", "other.pem");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.to_lowercase().contains("certificate"), "{message}");
+    let streams = site.json(&["stream", "list"]);
+    assert_eq!(streams, [json!({ "stream": "trusted", "partitions": 1 })]);
+}
+
+/// A certificate for 127.0.0.1, the authority that signed it, and one that did not.
+struct Certificates(tempfile::TempDir);
+
+impl Certificates {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
+        for authority in ["ca", "other"] {
+            Self::openssl(
+                &folder,
+                &format!(
+                    "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.pem"
+                ),
+            );
+        }
+        Self::openssl(
+            &folder,
+            "req -newkey rsa:2048 -nodes -subj /CN=server -keyout server.key -out server.csr",
+        );
+        Self::openssl(
+            &folder,
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
+        );
+        Self(folder)
+    }
+
+    fn openssl(folder: &tempfile::TempDir, args: &str) {
+        let mut command = std::process::Command::new("openssl");
+        let output = command
+            .args(args.split(' '))
+            .current_dir(folder.path())
+            .output()
+            .expect("openssl is on the PATH");
+        assert!(output.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+}

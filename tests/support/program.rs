@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::redis::RedisServer;
 
 /// How long anything may take on a busy machine before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A store to run on.
 pub enum Store {

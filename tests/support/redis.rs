@@ -118,7 +118,7 @@ impl RedisServer {
         let mut command = Command::new(program);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
         command.args(["--daemonize", "no", "--logfile", "log", "--unixsocket"]).arg(self.socket());
-        command.args(["--enable-debug-command", "yes"]).args(&self.options);
+        command.args(&self.options);
         command.arg("--dir").arg(self.dir.path()).current_dir(self.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("redis-server is on the PATH");

@@ -59,8 +59,7 @@ impl Keys {
         format!("{}due:{}:{partition}", self.prefix, Self::of(group))
     }
 
-    /// Ours: entries that may have killed their consumer, see `Claimed::suspects` (sorted set
-    /// by age; below zero what is under no lease).
+    /// Ours: entries that may have killed their consumer, see `Claimed::suspects` (sorted set).
     pub(super) fn suspects(&self, group: &GroupKey, partition: u32) -> String {
         format!("{}suspect:{}:{partition}", self.prefix, Self::of(group))
     }

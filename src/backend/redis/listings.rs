@@ -132,8 +132,7 @@ impl Redis {
             pipe.cmd("GET").arg(self.keys.seq(&group.stream, p));
             pipe.cmd("XPENDING").arg(self.keys.entries(&group.stream, p)).arg(group.group.as_str());
             pipe.cmd("ZCARD").arg(self.keys.due(group, p));
-            // Suspects that were let go, see retake.lua.
-            pipe.cmd("ZCOUNT").arg(self.keys.suspects(group, p)).arg("-inf").arg("(0");
+            pipe.cmd("ZCOUNT").arg(self.keys.suspects(group, p)).arg(0).arg(0);
         }
         let mut answers = Answers::new(self.connection.transaction(&pipe, Effect::None).await?);
         let meta = reply::pairs(self.blame(answers.next(), keys).await?)?;

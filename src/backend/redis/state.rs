@@ -63,9 +63,10 @@ impl GroupState {
 
     /// Those of the partitions in which a parked entry may be due by now.
     pub(super) fn due_now(&self, partitions: &[u32]) -> Vec<u32> {
-        let now = Instant::now();
         let mut hints = self.hints();
-        let mut is_due = |p: &u32| hints.partitions.entry(*p).or_default().due.is_some_and(|due| due <= now);
+        // The clock is read after an entry is made, which is due from that moment on.
+        let mut is_due =
+            |p: &u32| hints.partitions.entry(*p).or_default().due.is_some_and(|due| due <= Instant::now());
         partitions.iter().copied().filter(|p| is_due(p)).collect()
     }
 

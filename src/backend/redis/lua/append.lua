@@ -25,27 +25,6 @@ end
 local now = now_ms()
 local today
 
-local function add(stream, entry, sequence, partition, i)
-  local timestamp = ARGV[i + 1]
-  if timestamp == '' then
-    today = today or iso(now)
-    timestamp = today
-  end
-  local shape = ARGV[i + 2]
-  if shape == '' then
-    return redis.pcall('XADD', stream, entry, 'id', ARGV[i], 'sequence', sequence, 'partition', partition,
-      'timestamp', timestamp, 'metadata', ARGV[i + 5], 'payload', ARGV[i + 6])
-  elseif shape == 'k' then
-    return redis.pcall('XADD', stream, entry, 'id', ARGV[i], 'sequence', sequence, 'partition', partition,
-      'timestamp', timestamp, 'key', ARGV[i + 3], 'metadata', ARGV[i + 5], 'payload', ARGV[i + 6])
-  elseif shape == 't' then
-    return redis.pcall('XADD', stream, entry, 'id', ARGV[i], 'sequence', sequence, 'partition', partition,
-      'timestamp', timestamp, 'type', ARGV[i + 4], 'metadata', ARGV[i + 5], 'payload', ARGV[i + 6])
-  end
-  return redis.pcall('XADD', stream, entry, 'id', ARGV[i], 'sequence', sequence, 'partition', partition,
-    'timestamp', timestamp, 'key', ARGV[i + 3], 'type', ARGV[i + 4], 'metadata', ARGV[i + 5], 'payload', ARGV[i + 6])
-end
-
 -- The first millisecond in which an id with this low part is above the last id. Asked for only when
 -- needed: the reply holds two whole entries.
 local function ms_above(stream, low)
@@ -58,34 +37,61 @@ local function ms_above(stream, low)
   end
 end
 
+local call, format, argv = redis.call, string.format, ARGV
+
+-- Adds one event. Written out for each shape: unpack costs more than all the rest.
+local function add(by, stream, entry, sequence, partition, i)
+  local timestamp = argv[i + 1]
+  if timestamp == '' then
+    today = today or iso(now)
+    timestamp = today
+  end
+  local shape = argv[i + 2]
+  if shape == '' then
+    return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
+      'timestamp', timestamp, 'metadata', argv[i + 5], 'payload', argv[i + 6])
+  elseif shape == 'k' then
+    return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
+      'timestamp', timestamp, 'key', argv[i + 3], 'metadata', argv[i + 5], 'payload', argv[i + 6])
+  elseif shape == 't' then
+    return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
+      'timestamp', timestamp, 'type', argv[i + 4], 'metadata', argv[i + 5], 'payload', argv[i + 6])
+  end
+  return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
+    'timestamp', timestamp, 'key', argv[i + 3], 'type', argv[i + 4], 'metadata', argv[i + 5], 'payload', argv[i + 6])
+end
+
 local reply = { OK }
 for s, section in ipairs(sections) do
   local seq_key, index, stream = KEYS[3 * s - 1], KEYS[3 * s], KEYS[3 * s + 1]
-  local ms, rows = now, {}
-  for n = 1, section.events do
-    local sequence = section.base + n
-    local text = int(sequence)
-    -- The low part is no two partitions' own, since fences are told apart by entry id alone.
-    local low = int(sequence * partitions + tonumber(section.partition))
-    local entry = int(ms) .. '-' .. low
-    local i = section.first + WIDTH * (n - 1)
-    local added = add(stream, entry, text, section.partition, i)
-    if added.err and string.find(added.err, 'equal or smaller', 1, true) then
-      -- The clock went back, or another writer's id of this millisecond is higher.
-      ms = ms_above(stream, low)
-      entry = int(ms) .. '-' .. low
-      added = add(stream, entry, text, section.partition, i)
+  local partition, base, events = section.partition, section.base, section.events
+  local low, i = base * partitions + tonumber(partition), section.first
+  local rows, n, ms = {}, 0, now
+  for k = 1, events do
+    low = low + partitions
+    local sequence = format('%d', base + k)
+    local entry = format('%d-%d', ms, low)
+    if k == 1 then
+      local added = add(redis.pcall, stream, entry, sequence, partition, i)
+      if added.err and string.find(added.err, 'equal or smaller', 1, true) then
+        ms = ms_above(stream, low)
+        entry = format('%d-%d', ms, low)
+        added = add(redis.pcall, stream, entry, sequence, partition, i)
+      end
+      if added.err then return added end
+    else
+      add(call, stream, entry, sequence, partition, i)
     end
-    -- The first write of all is an XADD, so that a full store refuses before the counter moves.
-    if added.err then return added end
-    rows[#rows + 1] = text
-    rows[#rows + 1] = entry
-    if #rows >= 4000 or n == section.events then
-      redis.call('ZADD', index, unpack(rows))
-      rows = {}
+    i = i + WIDTH
+    rows[n + 1] = sequence
+    rows[n + 2] = entry
+    n = n + 2
+    if n >= 4000 or k == events then
+      call('ZADD', index, unpack(rows))
+      rows, n = {}, 0
     end
   end
-  redis.call('INCRBY', seq_key, section.events)
-  reply[s + 1] = section.base
+  call('INCRBY', seq_key, events)
+  reply[s + 1] = base
 end
 return reply

@@ -9,7 +9,9 @@
 --         d dead      reason, then where known ('' = not): cause, failure, attempts, consumer, plugin
 --       A capital letter: the index must be asked, see authorize
 -- Reply a letter for each item (see authorize), or '' where the group is gone
-local WIDTH = { a = 4, l = 5, r = 7, d = 10 }
+local WIDTH = { a = 4, A = 4, l = 5, L = 5, r = 7, R = 7, d = 10, D = 10 }
+local WAITS = { l = true, L = true, r = true, R = true }
+local PROVEN = { a = true, l = true, r = true, d = true }
 local group, p, fences = ARGV[1], ARGV[2], ARGV[3]
 local gmeta, stream, index, done, due, suspects, dlq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 
@@ -17,29 +19,38 @@ local frontier = redis.call('HGET', gmeta, 'frontier_p' .. p)
 if not frontier and redis.call('HLEN', gmeta) == 0 then return '' end
 frontier = tonumber(frontier or '0') or 0
 
--- Reads only: who may do what.
+-- Reads only: who may do what. The plain case is written out, since it comes for each event.
+local call, argv = redis.call, ARGV
 local held = { index = index, fences = fences, partition = p }
-local answers, seen = {}, {}
+local answers, seen, items = {}, {}, 0
 local gone, keys, sequences, waiting, dead = {}, {}, {}, {}, {}
-local i = 4
-while i <= #ARGV do
-  local item, receipt, sequence = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local verdict = string.lower(item)
-  local answer = seen[receipt] and 's' or authorize(held, item, receipt, sequence, ARGV[i + 3])
-  if answer == 'd' then
-    seen[receipt] = true
-    if verdict == 'a' or verdict == 'd' then
-      if sequence == '0' then sequence = redis.call('ZSCORE', index, receipt) end
-      gone[#gone + 1] = receipt
-      keys[#keys + 1] = fences .. receipt
-      if sequence then sequences[#sequences + 1] = tonumber(sequence) end
-      if verdict == 'd' then dead[#dead + 1] = { i, sequence } end
+local i, last, settling = 4, #argv, 0
+while i <= last do
+  local item, receipt, sequence, lease = argv[i], argv[i + 1], argv[i + 2], argv[i + 3]
+  local key, answer = fences .. receipt, 's'
+  if not seen[receipt] then
+    if PROVEN[item] and call('HGET', key, 'lease_id') == lease then
+      answer = 'd'
     else
-      waiting[#waiting + 1] = i
+      answer = authorize(held, item, receipt, sequence, lease)
     end
   end
-  answers[#answers + 1] = answer
-  i = i + WIDTH[verdict]
+  if answer == 'd' then
+    seen[receipt] = true
+    if WAITS[item] then
+      waiting[#waiting + 1] = i
+    else
+      if sequence == '0' then sequence = call('ZSCORE', index, receipt) end
+      settling = settling + 1
+      gone[settling] = receipt
+      keys[settling] = key
+      if sequence then sequences[#sequences + 1] = tonumber(sequence) end
+      if WIDTH[item] == 10 then dead[#dead + 1] = { i, sequence } end
+    end
+  end
+  items = items + 1
+  answers[items] = answer
+  i = i + WIDTH[item]
 end
 -- Another type under our keys is refused here, before the first write.
 local above = redis.call('ZCARD', done)
@@ -103,8 +114,9 @@ for _, sequence in ipairs(sequences) do
   if sequence == f + 1 then
     f = sequence
   elseif sequence > f + 1 then
-    later[#later + 1] = int(sequence)
-    later[#later + 1] = int(sequence)
+    local text, n = int(sequence), #later
+    later[n + 1] = text
+    later[n + 2] = text
   end
 end
 if #later > 0 then redis.call('ZADD', done, unpack(later)) end

@@ -35,9 +35,9 @@ local function retake(take, id, deliveries, way)
   end
   prior = prior or math.max(deliveries - 1, 0)
   if failure == 'expired' and prior + 1 == take.max and take.max > 1 and way ~= 'alone' then
-    -- By age. One that was let go is held by no one: a score below zero says so, in the same order.
-    local since = lease == '' and take.now - 9007199254740992 or take.now
-    redis.call('ZADD', take.suspects, int(since), id)
+    -- The score tells the two apart: 0 was handed back and counts as parked, others hold a lease
+    -- that ran out.
+    redis.call('ZADD', take.suspects, expired and take.now or 0, id)
     redis.call('ZREM', take.due, id)
     return 'S', 0, '', ''
   end
