@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::Store;
 use super::kit::{LONG, SHORT, Scene, Take, ack, ensure_eq, ensure_none, places, retry, sequences};
-use crate::backend::Settled;
+use crate::backend::{PendingState, Settled};
 use crate::event::Leased;
 use crate::outcome::{Cause, Verdict};
 
@@ -79,12 +79,24 @@ pub async fn stay_suspects_when_released(store: &dyn Store) -> Result<()> {
         let suspect = scene.take_suspect("a", LONG).await?;
         ensure_eq("a released suspect keeps its last attempt", suspect.lease.attempt, 2)?;
         scene.done(&suspect.lease, Verdict::Release).await?;
-        ensure_eq("a released suspect is not in flight", scene.partition(0).await?.in_flight, 0)?;
+        ensure_released(&scene).await?;
+        // Found again it is still in no one's hands.
+        scene.until_suspects("b").await?;
+        ensure_released(&scene).await?;
     }
-    scene.until_suspects("a").await?;
     let suspect = scene.take_suspect("a", LONG).await?;
     scene.done(&suspect.lease, ack()).await?;
     scene.ensure_drained().await
+}
+
+/// The only event is under no lease.
+async fn ensure_released(scene: &Scene) -> Result<()> {
+    ensure_eq("a released suspect is not in flight", scene.partition(0).await?.in_flight, 0)?;
+    let pending = scene.backend.pending(&scene.group, 0, None, 10).await?;
+    let [entry] = &pending[..] else { anyhow::bail!("a released suspect is pending: found {pending:?}") };
+    let parked = matches!(entry.state, PendingState::Parked { .. });
+    ensure!(parked, "a released suspect waits for whoever takes it: found {entry:?}");
+    Ok(())
 }
 
 /// A claim for suspects looks into the partitions that it names.
@@ -127,6 +139,8 @@ pub async fn still_settle_for_their_holder(store: &dyn Store) -> Result<()> {
     let [first, second] = &dying[..] else { anyhow::bail!("two leases ran out: found {dying:?}") };
     ensure_eq("renewal of a suspect", scene.renew(&first.lease, LONG).await?, Settled::Done)?;
     scene.done(&second.lease, ack()).await?;
+    let after = scene.take(Take::by("a").sweep()).await?;
+    ensure!(!after.suspects, "a suspect that was renewed or settled is reported no longer");
     let none = scene.take(Take::by("a").alone()).await?;
     ensure_none("a suspect that was renewed or settled is not taken", &places(&none.leased))?;
     scene.ensure_nothing("nor delivered").await?;

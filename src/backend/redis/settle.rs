@@ -81,6 +81,7 @@ impl Redis {
                 self.keys.group(group),
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
+                self.keys.suspects(group, *p),
             ]);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group)).arg(millis(lease));
             for &place in places {

@@ -1,6 +1,6 @@
 -- Prolongs leases. First XCLAIM, which a full store never refuses, and which tells the truth about
 -- idle time; then the fences.
--- KEYS  gmeta, s, z
+-- KEYS  gmeta, s, z, suspect
 -- ARGV  group, partition, prefix of fences, lease in ms, then for each item: letter (r, or R where the
 --       index must be asked), receipt, sequence, lease id
 -- Reply a letter for each item (see authorize), or '' where the group is gone
@@ -8,6 +8,7 @@ local group, fences = ARGV[1], ARGV[3]
 if redis.call('HLEN', KEYS[1]) == 0 then return '' end
 local held = { index = KEYS[3], fences = fences, partition = ARGV[2] }
 local expires = int(now_ms() + tonumber(ARGV[4]))
+local suspected = redis.call('ZCARD', KEYS[4]) > 0
 local answers, good, holders = {}, {}, {}
 for i = 5, #ARGV, 4 do
   local answer = authorize(held, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
@@ -29,5 +30,7 @@ for holder, receipts in pairs(holders) do
 end
 for _, i in ipairs(good) do
   redis.call('HSET', fences .. ARGV[i + 1], 'expires_at_ms', expires, 'sequence', ARGV[i + 2])
+  -- Its holder lives after all.
+  if suspected then redis.call('ZREM', KEYS[4], ARGV[i + 1]) end
 end
 return table.concat(answers)
