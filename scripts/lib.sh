@@ -1,6 +1,7 @@
 # Shared by the scripts beside it: source it from the repository's root.
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
+if [ -t 2 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 

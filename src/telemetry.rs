@@ -1,6 +1,8 @@
 //! What the engine says of its work: one function a thing that happens, so that wording and fields
 //! stand in one place.
 
+use std::time::Duration;
+
 use tracing::{Span, debug, error_span, info, warn};
 
 use crate::backend::ClaimDeath;
@@ -53,7 +55,7 @@ pub fn not_settled(span: &Span, doubtful: bool) {
     if doubtful {
         warn!("no answer tells whether the verdict was written; if it was not, the event comes again");
     } else {
-        warn!("the lease was lost, so nothing was written; another consumer handles the event");
+        warn!("the lease was lost, so nothing was written; whoever took the event handles it");
     }
 }
 
@@ -71,9 +73,9 @@ pub fn dead_lettered_at_claim(pipeline: &str, death: &ClaimDeath) {
 }
 
 /// A run that ends when idle waits for what falls due soon.
-pub fn waiting_for_pending(pipeline: &str, pending: usize, last_in_ms: i64) {
+pub fn waiting_for_pending(pipeline: &str, pending: usize, last: Duration) {
     let until = jiff::Timestamp::now()
-        .checked_add(jiff::SignedDuration::from_millis(last_in_ms.max(0)))
+        .checked_add(jiff::SignedDuration::try_from(last).unwrap_or_default())
         .map_or_else(|_| "later".to_owned(), |at| format!("{at:.0}"));
     info!(pipeline, pending, %until, "waiting for leases that run out and retries that fall due");
 }

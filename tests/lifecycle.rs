@@ -279,19 +279,111 @@ fn redis_connection(server: &RedisServer) -> redis::Connection {
 }
 
 #[test]
-fn a_flushed_redis_is_a_new_log() {
+fn a_flushed_redis_is_a_new_log_that_is_read_from_its_beginning() {
     let site = Site::new(Store::redis());
-    site.pipeline("passthrough", "", "");
-    site.append(&[event("before", "tick")]);
+    site.pipeline("passthrough", "", "start = \"end\"");
+    site.ok(&["stream", "create", "s"]);
     let mut engine = site.engine(&["--log", "debug"]);
+    engine.wait_for(&["running"]);
+    site.append(&[event("before", "tick")]);
     engine.wait_for(&["event=before", "acked"]);
     let Store::Redis(server) = &site.store else { unreachable!() };
     let mut connection = redis_connection(server);
-    redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
-    site.append(&[event("after", "tick")]);
+    // In one step, so that the event is there before the engine can make the group again.
+    let mut flush = redis::pipe();
+    flush.atomic().cmd("FLUSHALL");
+    flush.cmd("HSET").arg("rheo:Rheo.Redis:meta:s").arg("partition_count").arg(1);
+    flush.cmd("SET").arg("rheo:Rheo.Redis:seq:s:0").arg(1);
+    flush.cmd("XADD").arg("rheo:Rheo.Redis:s:s:0").arg("1-1");
+    flush.arg(&["id", "after", "sequence", "1", "partition", "0", "timestamp", "2026-01-01T00:00:00.000Z"]);
+    flush.arg(&["metadata", "{}", "payload", "{}"]);
+    flush.cmd("ZADD").arg("rheo:Rheo.Redis:z:s:0").arg(1).arg("1-1");
+    flush.exec(&mut connection).unwrap();
     engine.wait_for(&["event=after", "acked"]);
     let summary = engine.drain();
     assert_eq!(summary["acked"], 2, "{summary}");
+}
+
+#[test]
+fn a_verdict_outlives_an_outage_that_is_longer_than_the_lease() {
+    const EVENTS: u64 = 400;
+    let mut site = Site::new(Store::Redis(RedisServer::durable()));
+    site.pipeline("hostile", "", "lease = \"1s\"\nretry = { max_attempts = 2 }");
+    site.append(&(0..EVENTS).map(|n| event(n, "nap")).collect::<Vec<_>>());
+    let mut engine = site.engine(&[]);
+    engine.wait_for(&["running"]);
+    wait_until("some are settled", || sum(&site.group()["frontier"]) > 50);
+    let Store::Redis(server) = &mut site.store else { unreachable!() };
+    server.kill9();
+    engine.wait_for(&["the store does not answer"]);
+    // The outage itself, not a wait for something.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    server.start_again();
+    wait_until("all is settled", || sum(&site.group()["frontier"]) == EVENTS);
+    let summary = engine.drain();
+    assert_eq!((&summary["stale"], &summary["dead_lettered"]), (&json!(0), &json!(0)), "{summary}");
+    assert_eq!(site.group()["dead_letters"], 0);
+}
+
+#[test]
+fn a_pipeline_that_stops_for_good_says_so_at_once_and_names_the_key() {
+    let site = Site::new(Store::redis());
+    site.pipeline("passthrough", "", "");
+    let mut engine = site.engine(&[]);
+    engine.wait_for(&["running"]);
+    let Store::Redis(server) = &site.store else { unreachable!() };
+    let mut wreck = redis::pipe();
+    wreck.atomic().cmd("DEL").arg("rheo:Rheo.Redis:s:s:0");
+    wreck.cmd("SET").arg("rheo:Rheo.Redis:s:s:0").arg("something else");
+    wreck.exec(&mut redis_connection(server)).unwrap();
+    let (status, _, log) = engine.end();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let line =
+        log.lines().find(|line| line.contains("the pipeline stops")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("rheo:Rheo.Redis:s:s:0"), "{line}");
+}
+
+#[test]
+fn a_dead_letter_shows_its_payload_byte_for_byte() {
+    let site = Site::new(Store::Sqlite);
+    site.pipeline("hostile", "", "retry = { max_attempts = 1 }");
+    let payload = r#"{"z":12345678901234567890123, "a":1.0e5,"a":2,"f":0.1000000000000000055,"u":"\u0041ä"}"#;
+    site.append(&[format!(r#"{{"id":"odd","type":"retry","payload":{payload}}}"#)]);
+    site.until_idle(&[]);
+    for args in [
+        &["dead-letter", "list", "s", "g", "--json"][..],
+        &["dead-letter", "show", "s", "g", "odd", "--json"],
+        &["dead-letter", "show", "s", "g", "odd"],
+    ] {
+        let shown = site.ok(args);
+        assert!(shown.contains(payload), "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_even_if_no_one_reads_its_log() {
+    let site = Site::new(Store::Sqlite);
+    site.pipeline("hostile", "timeout = \"10m\"", "");
+    site.write(
+        "wasmill.toml",
+        std::fs::read_to_string(site.path().join("wasmill.toml")).unwrap().replace("1s", "1h"),
+    );
+    site.append(&[event("a", "sleep")]);
+    let mut command = site.command(&["run", "wasmill.toml"]);
+    let mut child =
+        command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    // The group is made only now.
+    wait_until("the event is held", || {
+        !site.run(&["group", "pending", "s", "g", "--json"]).stdout.is_empty()
+    });
+    drop(child.stderr.take());
+    wait_until("the engine has ended", || {
+        let kill =
+            std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

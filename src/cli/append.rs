@@ -121,7 +121,10 @@ async fn ensure_stream(backend: &dyn Backend, stream: &Name, partitions: u32) ->
     match backend.create_stream(stream, partitions).await {
         Ok(()) => tracing::info!(%stream, partitions, "created the stream"),
         // Another program was faster.
-        Err(Error::StreamExists(_)) => {}
+        Err(Error::StreamExists(_)) => {
+            let partitions = backend.stream_info(stream).await?.partitions.len();
+            return Ok(u32::try_from(partitions).unwrap_or(u32::MAX));
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(partitions)

@@ -9,6 +9,7 @@ use super::exit::Exit;
 use super::{output, pipelines};
 use crate::backend::redis::{Persistence, Redis, ServerReport};
 use crate::backend::{Backend, Error};
+use crate::config::Config;
 use crate::engine::{Wanted, fit_attempts, fit_partitions};
 
 #[derive(Debug, Args)]
@@ -21,7 +22,7 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> {
-    let config = context.load(&args.file)?;
+    let config = context.load_argument(&args.file)?;
     let mut findings = Findings { json: context.json(), refused: 0 };
     let host = pipelines::host()?;
     for plugin in &config.plugins {
@@ -40,24 +41,33 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
             }
         }
     }
+    let mut unreachable = None;
     let store = match context.missing_file(&config.backend)? {
         Some(file) => {
             findings.ok("backend", &format!("sqlite:{}", file.display()), "`run` will create the file")?;
             None
         }
-        None => Some(context.open(&config.backend, &config.engine, Access::Existing).await?),
+        None => match open(context, &config, &args, &mut findings).await {
+            Ok(store) => Some(store),
+            // The rest can be looked at all the same.
+            Err(Exit::Failed(error)) => {
+                findings.refuse("backend", "store", &format!("{error:#}"))?;
+                unreachable = Some(error);
+                None
+            }
+            Err(exit) => return Err(exit),
+        },
     };
-    if let Some(store) = &store {
-        check_store(store, &args, &mut findings).await?;
-    }
     for pipeline in &config.pipelines {
         let wanted = pipelines::wanted(&config, pipeline);
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
     }
-    match findings.refused {
-        0 => Ok(()),
-        refused => Err(Exit::usage(format!("it cannot run so: {}", output::count(refused, "refusal")))),
+    match (findings.refused, unreachable) {
+        (0, _) => Ok(()),
+        // The file is right: what failed is the store.
+        (1, Some(error)) => Err(Exit::Failed(error)),
+        (refused, _) => Err(Exit::usage(format!("it cannot run so: {}", output::count(refused, "refusal")))),
     }
 }
 
@@ -89,6 +99,17 @@ impl Findings {
         }
         output::line(&format!("{verdict:<8} {what:<9} {name}: {}", output::printable(detail)))
     }
+}
+
+async fn open(
+    context: &Context,
+    config: &Config,
+    args: &CheckArgs,
+    findings: &mut Findings,
+) -> Result<Store, Exit> {
+    let store = context.open(&config.backend, &config.engine, Access::Existing).await?;
+    check_store(&store, args, findings).await?;
+    Ok(store)
 }
 
 async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -> Result<(), Exit> {

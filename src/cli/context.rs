@@ -56,8 +56,16 @@ impl Context {
         config::load_store(path, &variable).map_err(Exit::Config)
     }
 
+    /// Reads and validates the pipeline file that a command was given as its argument.
+    pub(super) fn load_argument(&self, path: &Path) -> Result<Config, Exit> {
+        match &self.global.config {
+            None => self.load(path),
+            Some(_) => Err(Exit::usage("this command takes its file as an argument: leave --config out")),
+        }
+    }
+
     /// Reads and validates a pipeline file.
-    pub(super) fn load(&self, path: &Path) -> Result<Config, Exit> {
+    fn load(&self, path: &Path) -> Result<Config, Exit> {
         config::load(path, &variable).map_err(Exit::Config)
     }
 
@@ -102,6 +110,9 @@ impl Context {
     /// The store of a command that does not run pipelines.
     pub(super) async fn open_store(&self, access: Access) -> Result<Shared, Exit> {
         let store = self.store()?;
+        if self.global.namespace.as_deref() == Some("") {
+            return Err(Exit::usage("a namespace cannot be empty"));
+        }
         if access == Access::Existing
             && let Some(file) = self.missing_file(&store.backend)?
         {

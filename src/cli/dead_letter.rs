@@ -1,13 +1,16 @@
 //! `wasmill dead-letter`.
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::context::{Access, Context, group_key};
 use super::exit::Exit;
 use super::output;
 use crate::backend::{Backend, DeadEvent, DeadLetter};
-use crate::event::GroupKey;
+use crate::event::{Event, GroupKey};
+use crate::outcome::{Cause, FailureKind};
 
 /// How many rows one call to the store asks for.
 const PAGE: usize = 200;
@@ -34,8 +37,8 @@ pub(super) struct ListArgs {
     /// The group
     group: String,
     /// At most so many
-    #[arg(long, default_value_t = 100, value_name = "N")]
-    limit: usize,
+    #[arg(long, default_value = "100", value_name = "N")]
+    limit: NonZeroUsize,
     /// Go on after this row
     #[arg(long, value_name = "ROW")]
     after: Option<String>,
@@ -55,7 +58,7 @@ pub(super) async fn run(context: &Context, command: DeadLetterCommand) -> Result
 
 async fn list(context: &Context, backend: &dyn Backend, args: &ListArgs) -> Result<(), Exit> {
     let key = group_key(&args.stream, &args.group)?;
-    let (mut after, mut left) = (args.after.clone(), args.limit);
+    let (mut after, mut left) = (args.after.clone(), args.limit.get());
     let mut rows = Vec::new();
     while left > 0 {
         let page = backend.dead_letters(&key, after.as_deref(), left.min(PAGE)).await?;
@@ -76,8 +79,9 @@ async fn list(context: &Context, backend: &dyn Backend, args: &ListArgs) -> Resu
     output::table(["row", "event", ">attempts", "cause", "failure", "when", "reason"], &rows)?;
     if left == 0
         && let Some(after) = after
+        && !backend.dead_letters(&key, Some(&after), 1).await?.is_empty()
     {
-        eprintln!("shown are {}; `--after {after}` goes on", rows.len());
+        output::note(&format!("shown are {}; `--after {after}` goes on", rows.len()));
     }
     Ok(())
 }
@@ -116,24 +120,43 @@ fn row(letter: &DeadLetter) -> [String; 7] {
     ]
 }
 
-fn to_json(letter: &DeadLetter) -> Value {
-    let event = match &letter.event {
-        // Payload and metadata keep their text: only here, and only where it is valid UTF-8 JSON
-        // with keys that Rust can hold, does it become a value of the answer.
-        DeadEvent::Event(event) => serde_json::to_value(event).unwrap_or(Value::Null),
-        DeadEvent::Raw(fields) => json!({ "raw": fields }),
-    };
-    json!({
-        "row": letter.row,
-        "event": event,
-        "reason": letter.reason,
-        "cause": letter.cause,
-        "failure": letter.failure,
-        "attempts": letter.attempts,
-        "consumer": letter.consumer,
-        "plugin": letter.plugin,
-        "dead_lettered_at": letter.dead_lettered_at,
-    })
+/// A dead letter as JSON. Payload and metadata keep their text: it is not read into values and
+/// written again, which would lose digits and repeated keys.
+#[derive(Serialize)]
+struct Row<'a> {
+    row: &'a str,
+    event: RowEvent<'a>,
+    reason: &'a str,
+    cause: Option<Cause>,
+    failure: Option<FailureKind>,
+    attempts: Option<u32>,
+    consumer: Option<&'a str>,
+    plugin: Option<&'a str>,
+    dead_lettered_at: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RowEvent<'a> {
+    Event(&'a Event),
+    Raw { raw: &'a [(String, String)] },
+}
+
+fn to_json(letter: &DeadLetter) -> Row<'_> {
+    Row {
+        row: &letter.row,
+        event: match &letter.event {
+            DeadEvent::Event(event) => RowEvent::Event(event),
+            DeadEvent::Raw(fields) => RowEvent::Raw { raw: fields },
+        },
+        reason: &letter.reason,
+        cause: letter.cause,
+        failure: letter.failure,
+        attempts: letter.attempts,
+        consumer: letter.consumer.as_deref(),
+        plugin: letter.plugin.as_deref(),
+        dead_lettered_at: letter.dead_lettered_at.as_deref(),
+    }
 }
 
 fn show(context: &Context, letter: &DeadLetter) -> Result<(), Exit> {

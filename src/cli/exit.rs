@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use super::output;
 use crate::backend::{Error, ErrorClass};
 use crate::config::ConfigError;
 use crate::event::NameError;
@@ -40,19 +41,17 @@ impl Exit {
     pub(super) fn report(self) -> ExitCode {
         match self {
             Self::Usage(error) => {
-                eprintln!("error: {error:#}");
+                output::note(&format!("error: {error:#}"));
                 ExitCode::from(2)
             }
             Self::Config(error) => {
                 // Complete texts of their own, with carets that a prefix would move.
-                eprintln!(
-                    "{}",
-                    if std::io::stderr().is_terminal() { error.styled() } else { error.to_string() }
-                );
+                let styled = std::io::stderr().is_terminal();
+                output::note(&if styled { error.styled() } else { error.to_string() });
                 ExitCode::from(2)
             }
             Self::Failed(error) => {
-                eprintln!("error: {error:#}");
+                output::note(&format!("error: {error:#}"));
                 ExitCode::from(1)
             }
             Self::BrokenPipe => ExitCode::SUCCESS,

@@ -1,5 +1,7 @@
 //! `wasmill group`.
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::context::{Access, Context, group_key, name};
@@ -60,8 +62,8 @@ pub(super) struct PendingArgs {
     #[arg(long, value_name = "P")]
     partition: Option<u32>,
     /// At most so many entries
-    #[arg(long, default_value_t = 100, value_name = "N")]
-    limit: usize,
+    #[arg(long, default_value = "100", value_name = "N")]
+    limit: NonZeroUsize,
 }
 
 pub(super) async fn run(context: &Context, command: GroupCommand) -> Result<(), Exit> {
@@ -141,7 +143,7 @@ async fn pending(context: &Context, backend: &dyn Backend, args: &PendingArgs) -
     };
     let mut entries = Vec::new();
     for partition in partitions {
-        let room = args.limit.saturating_sub(entries.len());
+        let room = args.limit.get().saturating_sub(entries.len());
         if room > 0 {
             entries.extend(backend.pending(&key, partition, None, room).await?);
         }
@@ -151,8 +153,8 @@ async fn pending(context: &Context, backend: &dyn Backend, args: &PendingArgs) -
     }
     let rows: Vec<_> = entries.iter().map(pending_row).collect();
     output::table([">partition", ">sequence", "event", ">attempt", "state", "until", "last failure"], &rows)?;
-    if entries.len() == args.limit {
-        eprintln!("shown are the first {}; --limit shows more", args.limit);
+    if entries.len() == args.limit.get() {
+        output::note(&format!("shown are the first {}; --limit shows more", args.limit));
     }
     Ok(())
 }

@@ -36,6 +36,8 @@ struct Envelope {
 /// What is wrong with it, in words.
 pub(super) fn event(line: &[u8], raw: bool, defaults: &Defaults) -> Result<NewEvent, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("not valid UTF-8: {error}"))?;
+    // Some editors begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut event = if raw { from_raw(text)? } else { from_envelope(text)? };
     event.key = event.key.or_else(|| defaults.key.clone());
     event.event_type = event.event_type.or_else(|| defaults.event_type.clone());
@@ -51,7 +53,7 @@ pub(super) fn event(line: &[u8], raw: bool, defaults: &Defaults) -> Result<NewEv
 
 fn from_envelope(text: &str) -> Result<NewEvent, String> {
     let envelope: Envelope = serde_json::from_str(text).map_err(|error| {
-        let hint = if error.is_data() {
+        let hint = if error.is_data() || !text.trim_start().starts_with('{') {
             "; a line is {\"payload\": {…}, \"key\"?, \"type\"?, …}, or use --raw"
         } else {
             ""
@@ -187,6 +189,7 @@ mod tests {
             (r#"{"payload":{},"partition":-1}"#, "invalid value"),
             (r#"{"payload":{},"payload":{}}"#, "duplicate field"),
             ("[]", "--raw"),
+            ("not json", "--raw"),
         ] {
             let message = parse(line, false).unwrap_err();
             assert!(message.contains(expected), "{line}: {message}");
@@ -205,6 +208,11 @@ mod tests {
         assert_eq!(event.metadata.as_str(), r#"{"producer":"p"}"#);
         let event = parse(r#"{"metadata":7}"#, true).unwrap();
         assert_eq!(event.payload.as_str(), r#"{"metadata":7}"#);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        assert_eq!(parse("\u{feff}{\"payload\":{}}", false).unwrap().payload.as_str(), "{}");
     }
 
     #[test]

@@ -77,6 +77,11 @@ pub(super) fn in_ms(ms: i64) -> String {
     if ms < 0 { format!("{text} ago") } else { format!("in {text}") }
 }
 
+/// A line on stderr. That no one reads it any more is no failure.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 fn print(text: &str) -> Result<(), Exit> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;

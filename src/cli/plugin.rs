@@ -1,12 +1,13 @@
 //! `wasmill plugin`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use super::context::Context;
 use super::exit::Exit;
 use super::{output, pipelines};
+use crate::plugin::Inspection;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PluginCommand {
@@ -19,11 +20,22 @@ pub(super) enum PluginCommand {
 
 pub(super) async fn run(context: &Context, command: PluginCommand) -> Result<(), Exit> {
     let PluginCommand::Inspect { component } = command;
-    let inspection =
-        pipelines::host()?.inspect(&component).await.map_err(|error| Exit::Usage(error.into()))?;
+    std::fs::File::open(&component)
+        .map_err(|error| Exit::usage(format!("{}: {error}", component.display())))?;
+    let inspection = pipelines::host()?.inspect(&component).await;
+    let inspection = inspection.map_err(|error| Exit::Usage(error.into()))?;
     if context.json() {
-        return output::json_line(&inspection);
+        output::json_line(&inspection)?;
+    } else {
+        show(&component, &inspection)?;
     }
+    match inspection.refusal {
+        None => Ok(()),
+        Some(_) => Err(Exit::usage(format!("{} cannot be loaded", component.display()))),
+    }
+}
+
+fn show(component: &Path, inspection: &Inspection) -> Result<(), Exit> {
     let row = |name: &str, text: &str| output::line(&format!("{name:<9} {}", output::printable(text)));
     row("file", &component.display().to_string())?;
     row("digest", &format!("sha256 {}", inspection.digest))?;

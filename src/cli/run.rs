@@ -33,7 +33,7 @@ pub(super) struct RunArgs {
 }
 
 pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
-    let config = context.load(&args.file)?;
+    let config = context.load_argument(&args.file)?;
     let host = pipelines::host()?;
     let plugins = pipelines::load_plugins(&host, &config).await?;
     let stop = CancellationToken::new();
@@ -135,14 +135,14 @@ fn consumer_name() -> String {
 fn report(context: &Context, ended: &[Ended]) -> Result<(), Exit> {
     for end in ended {
         let name = &end.summary.pipeline;
-        if let Some(left) = end.left {
+        if let Some(left) = end.summary.left {
             let first =
                 left.first_in_ms.map_or_else(String::new, |ms| format!(", the first {}", output::in_ms(ms)));
-            eprintln!(
-                "pipeline `{name}` is not done: {} unsettled, {} of them leased by others or parked{first}",
-                output::count(left.lag, "event"),
-                left.pending
-            );
+            let pending = output::count(left.pending as u64, "event");
+            output::note(&format!(
+                "pipeline `{name}` is not done: lag {}, {pending} leased by others or parked{first}",
+                left.lag
+            ));
         }
     }
     if context.json() {

@@ -4,6 +4,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
+use super::output;
 
 /// The exit code after a second signal.
 const INTERRUPTED: i32 = 130;
@@ -22,7 +23,7 @@ pub(super) fn listen(stop: CancellationToken) -> Result<(), Exit> {
         tracing::info!(signal = name, "draining: running attempts finish; a second signal ends at once");
         stop.cancel();
         next().await;
-        eprintln!("ended by a second signal; what was held comes again once its lease has run out");
+        output::note("ended by a second signal; what was held comes again once its lease has run out");
         std::process::exit(INTERRUPTED);
     });
     Ok(())

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler};
+use super::leases::Leases;
 use super::permits::Permit;
 use super::pipeline::Pipeline;
 use super::summary::Counts;
@@ -15,6 +16,8 @@ use crate::event::Leased;
 use crate::outcome::{Settlement, Verdict, decide};
 
 /// An event that this engine holds.
+///
+/// Dropped, however that comes about, it is renewed no longer, and its permit goes back.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) leased: Leased,
@@ -24,8 +27,15 @@ pub(super) struct Held {
     pub(super) lost: CancellationToken,
     /// What every line of the log about this attempt carries.
     pub(super) span: tracing::Span,
+    pub(super) leases: Arc<Leases>,
     /// Goes back when the event is settled or given up.
     pub(super) _permit: Permit,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.leases.forget(self.ticket);
+    }
 }
 
 /// An event whose attempt is over.
@@ -68,6 +78,7 @@ impl Worker {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
             self.verdict(&held, handler.as_ref()).instrument(held.span.clone()).await
         };
+        held.leases.attempt_over(held.ticket);
         let lease = held.leased.lease.clone();
         let settlement = verdict.map(|verdict| Settlement { lease, verdict, plugin: Some(digest) });
         Finished { held, settlement }

@@ -14,15 +14,19 @@ use super::idle::{IdleWatch, Left, Seat, Step};
 use super::leases::Leases;
 use super::permits::{Permits, Window};
 use super::pipeline::Pipeline;
-use super::prepare::{PrepareError, prepare};
+use super::prepare::{PrepareError, Prepared, Wanted, prepare};
 use super::summary::Counts;
-use crate::backend::{ClaimRequest, Error, ErrorClass, Shared};
+use crate::backend::{ClaimRequest, Error, ErrorClass, Shared, Start};
 use crate::event::Leased;
 use crate::telemetry;
 
 /// The time between two looks for expired leases: a quarter of the pipeline's lease, within these.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(250);
 const SWEEP_EVERY_MAX: Duration = Duration::from_secs(5);
+
+/// After the store was away, leases that ran out meanwhile are looked for only so much later: those
+/// who held them, this engine among them, renew and settle first. Longer than any back-off.
+const SWEEP_AFTER_OUTAGE: Duration = Duration::from_secs(2);
 
 /// A store may say "there may be something" when there is not. After so many such answers in a row
 /// the dispatcher pauses a little before it asks again.
@@ -45,6 +49,8 @@ pub(super) struct Dispatcher {
     sweep_at: Instant,
     backoff: Backoff,
     early_wakes: u32,
+    /// The last operation failed.
+    away: bool,
     idle: Option<IdleWatch>,
 }
 
@@ -79,6 +85,7 @@ impl Dispatcher {
             sweep_at: now,
             backoff: Backoff::default(),
             early_wakes: 0,
+            away: false,
             idle,
         }
     }
@@ -120,6 +127,9 @@ impl Dispatcher {
     /// Claims and hands what was taken to the workers.
     async fn claim(&mut self, limit: usize, alone: bool) -> Result<Taken, Error> {
         let sent = Instant::now();
+        if std::mem::take(&mut self.away) {
+            self.sweep_at = self.sweep_at.max(sent + SWEEP_AFTER_OUTAGE);
+        }
         let sweep = sent >= self.sweep_at;
         let request = ClaimRequest {
             group: &self.pipeline.group,
@@ -134,36 +144,36 @@ impl Dispatcher {
         self.health.works();
         self.backoff.reset();
         // A full answer may have left expired leases behind: look again at once.
-        if sweep && !alone && claimed.leased.len() < limit {
+        let taken = claimed.leased.len() + claimed.dead_lettered.len();
+        if sweep && !alone && taken < limit {
             self.sweep_at = sent + (self.pipeline.lease / 4).clamp(SWEEP_EVERY_MIN, SWEEP_EVERY_MAX);
         }
         for death in &claimed.dead_lettered {
             telemetry::dead_lettered_at_claim(&self.pipeline.name, death);
             self.counts.dead_lettered.fetch_add(1, Ordering::Relaxed);
         }
-        let any = !claimed.leased.is_empty() || !claimed.dead_lettered.is_empty();
-        if any {
+        if taken > 0 {
             self.counts.busy();
             self.seat.busy();
         }
         for leased in claimed.leased {
-            self.hand_over(leased, sent).await;
+            self.hand_over(leased, sent).await?;
         }
-        Ok(Taken { any, suspects: claimed.suspects })
+        Ok(Taken { any: taken > 0, suspects: claimed.suspects })
     }
 
     /// Gives an event to the workers. The queue is as long as the window can get, so this does not
-    /// wait; it fails only when no worker is left, and then the lease is let run out.
-    async fn hand_over(&mut self, leased: Leased, granted: Instant) {
+    /// wait; it fails only when no worker is left, and then nothing may be claimed any more.
+    async fn hand_over(&mut self, leased: Leased, granted: Instant) -> Result<(), Error> {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.counts.claimed.fetch_add(1, Ordering::Relaxed);
         let span = telemetry::attempt_span(&self.pipeline.name, &leased, &self.pipeline.handler().digest());
         let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
-        let held = Held { leased, ticket, lost, span, _permit: self.permits.take() };
-        if self.queue.send(held).await.is_err() {
-            self.leases.forget(ticket);
-        }
+        let leases = Arc::clone(&self.leases);
+        let held = Held { leased, ticket, lost, span, leases, _permit: self.permits.take() };
+        let sent = self.queue.send(held).await;
+        sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))
     }
 
     async fn took(&mut self, taken: Taken) -> Result<(), Error> {
@@ -203,12 +213,16 @@ impl Dispatcher {
     async fn rest(&mut self) -> Result<(), Error> {
         let until_sweep = self.sweep_at.saturating_duration_since(Instant::now());
         let mut timeout = until_sweep.max(Duration::from_millis(1));
-        if self.permits.held() == 0
-            && let Some(idle) = &mut self.idle
+        let busy = self.permits.held() > 0;
+        if let Some(idle) = &mut self.idle
+            && !busy
         {
             match idle.look(&self.backend, &self.pipeline).await {
                 Ok(Step::Done) => self.seat.idle(),
-                Ok(Step::LookAgain) => self.sweep_at = Instant::now(),
+                Ok(Step::LookAgain) => {
+                    self.sweep_at = Instant::now();
+                    return Ok(());
+                }
                 Ok(Step::Wait(wait)) => {
                     timeout = timeout.min(wait);
                     self.sweep_at = self.sweep_at.min(Instant::now() + wait);
@@ -217,10 +231,11 @@ impl Dispatcher {
             }
         }
         let asleep = Instant::now();
-        let stop = self.stop.clone();
         let waited = tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok(()),
+            () = self.stop.cancelled() => return Ok(()),
+            // A run that is to end when idle ends with the last settlement, which wakes no wait.
+            () = self.permits.until(|held| held == 0), if busy && self.idle.is_some() => return Ok(()),
             waited = self.backend.wait(&self.pipeline.group, &self.pipeline.partitions, timeout) => waited,
         };
         if let Err(error) = waited {
@@ -244,20 +259,21 @@ impl Dispatcher {
             ErrorClass::NotFound => return self.create_again(error).await,
             ErrorClass::Request | ErrorClass::Fatal => return Err(error),
         }
+        self.away = true;
         let wait = self.backoff.next();
         self.pause(wait).await;
         Ok(())
     }
 
     /// The store lost the group with all that it knew of it (it was flushed, or another program
-    /// deleted it): the log is new, and the group starts where a new one does.
+    /// deleted it): the log is new, and is read from its beginning, whatever a new group's start is.
     async fn create_again(&mut self, lost: Error) -> Result<(), Error> {
         tracing::warn!(pipeline = %self.pipeline.name, error = %lost, "the store lost the group; it is created again");
-        let error = match prepare(self.backend.as_ref(), &self.pipeline.wanted).await {
-            Ok(prepared) if prepared.partitions == self.pipeline.partitions => return Ok(()),
-            Ok(_) => return Err(lost),
+        let wanted = Wanted { start: Start::Beginning, ..self.pipeline.wanted.clone() };
+        let error = match prepare(self.backend.as_ref(), &wanted).await {
+            Ok(prepared) => return self.fits(&prepared),
             Err(PrepareError::Store(error)) => error,
-            Err(_) => return Err(lost),
+            Err(error) => return Err(Error::Refused(error.to_string())),
         };
         match error.class() {
             ErrorClass::Retry | ErrorClass::Ambiguous => self.health.failed(&error),
@@ -267,6 +283,22 @@ impl Dispatcher {
         }
         let wait = self.backoff.next();
         self.pause(wait).await;
+        Ok(())
+    }
+
+    /// Whether what is there now is what this pipeline was started for.
+    fn fits(&self, prepared: &Prepared) -> Result<(), Error> {
+        let (stream, group) = (&self.pipeline.group.stream, &self.pipeline.group.group);
+        if prepared.partitions != self.pipeline.partitions {
+            return Err(Error::Refused(format!(
+                "the stream `{stream}` has other partitions than before; start again"
+            )));
+        }
+        if prepared.max_attempts != self.pipeline.retry.max_attempts {
+            return Err(Error::Refused(format!(
+                "the group `{group}` has another max_attempts than before; start again"
+            )));
+        }
         Ok(())
     }
 

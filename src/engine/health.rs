@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::backend::Error;
 
 /// The first wait after a failure; it doubles up to [`BACKOFF_MAX`].
-const BACKOFF_INITIAL: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
+const BACKOFF_INITIAL: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 /// Shared by all pipelines of an engine: a store that goes away is one line in the log, and one
 /// more when it is back, however many operations fail meanwhile.

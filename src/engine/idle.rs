@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -26,7 +27,7 @@ pub struct UntilIdle {
 }
 
 /// What a pipeline left behind when it ended as idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Left {
     /// Events between frontier and high watermark.
     pub lag: u64,
@@ -113,19 +114,19 @@ pub(super) struct IdleWatch {
     wait: Duration,
     since: Option<Instant>,
     empty_looks: u32,
-    announced: usize,
+    announced_until: Option<Instant>,
     left: Option<Left>,
 }
 
 impl IdleWatch {
     pub(super) fn new(until: &UntilIdle, pipeline: &Pipeline) -> Self {
         let wait = until.wait.unwrap_or_else(|| pipeline.lease.max(pipeline.retry.backoff_max()));
-        Self { wait, since: None, empty_looks: 0, announced: 0, left: None }
+        Self { wait, since: None, empty_looks: 0, announced_until: None, left: None }
     }
 
     /// There was work.
     pub(super) fn busy(&mut self) {
-        (self.since, self.empty_looks, self.announced, self.left) = (None, 0, 0, None);
+        (self.since, self.empty_looks, self.announced_until, self.left) = (None, 0, None, None);
     }
 
     pub(super) fn left(self) -> Option<Left> {
@@ -143,15 +144,24 @@ impl IdleWatch {
                 pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
             }
         }
-        let step = self.step(lag, &pending, Instant::now());
-        if let Step::Wait(_) = step
-            && self.announced != pending.len()
-        {
-            self.announced = pending.len();
-            let last_in_ms = pending.iter().copied().max().unwrap_or_default();
-            telemetry::waiting_for_pending(&pipeline.name, pending.len(), last_in_ms);
+        let now = Instant::now();
+        let step = self.step(lag, &pending, now);
+        if let Step::Wait(_) = step {
+            self.announce(pipeline, &pending, now);
         }
         Ok(step)
+    }
+
+    /// Says for what is waited and until when, unless that was said before.
+    fn announce(&mut self, pipeline: &Pipeline, pending: &[i64], now: Instant) {
+        let deadline = self.since.unwrap_or(now) + self.wait;
+        let waited_for: Vec<Duration> =
+            pending.iter().map(|ms| from_now(*ms)).filter(|w| now + *w <= deadline).collect();
+        let last = waited_for.iter().copied().max().unwrap_or_default();
+        if self.announced_until.is_none_or(|until| now + last > until + ANNOUNCE_AGAIN) {
+            self.announced_until = Some(now + last);
+            telemetry::waiting_for_pending(&pipeline.name, waited_for.len(), last);
+        }
     }
 
     /// The decision, without I/O. `pending` holds the milliseconds until each can be claimed.
@@ -161,7 +171,6 @@ impl IdleWatch {
         if lag == 0 {
             return Step::Done;
         }
-        let from_now = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         let deadline = since + self.wait;
         let next = pending.iter().map(|ms| from_now(*ms)).filter(|wait| now + *wait <= deadline).min();
         if let Some(wait) = next.filter(|wait| !wait.is_zero()) {
@@ -179,6 +188,14 @@ impl IdleWatch {
     }
 }
 
+/// How much longer a wait must have become to be said again.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The wait until something that can be claimed in so many milliseconds; none where it can be now.
+fn from_now(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
 /// Between two looks for something overdue that the first looks did not find.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -191,7 +208,7 @@ mod tests {
             wait: Duration::from_millis(wait_ms),
             since: None,
             empty_looks: 0,
-            announced: 0,
+            announced_until: None,
             left: None,
         }
     }

@@ -25,6 +25,8 @@ struct Held {
     /// store's own end of the lease is never before this plus its length.
     granted: Instant,
     lost: CancellationToken,
+    /// There is nothing left to give up: the lease is kept only until the verdict is written.
+    attempt_over: bool,
 }
 
 impl Leases {
@@ -35,7 +37,7 @@ impl Leases {
     /// Begins to keep a lease; the token is cancelled once the store says that it is lost.
     pub(super) fn keep(&self, ticket: u64, lease: Lease, granted: Instant) -> CancellationToken {
         let lost = CancellationToken::new();
-        self.lock().insert(ticket, Held { lease, granted, lost: lost.clone() });
+        self.lock().insert(ticket, Held { lease, granted, lost: lost.clone(), attempt_over: false });
         lost
     }
 
@@ -44,9 +46,16 @@ impl Leases {
         self.lock().remove(&ticket);
     }
 
-    /// When a kept lease was granted or last renewed.
-    pub(super) fn granted(&self, ticket: u64) -> Option<Instant> {
-        self.lock().get(&ticket).map(|held| held.granted)
+    /// The attempt has ended, and its verdict is to be written.
+    pub(super) fn attempt_over(&self, ticket: u64) {
+        if let Some(held) = self.lock().get_mut(&ticket) {
+            held.attempt_over = true;
+        }
+    }
+
+    /// How many leases are kept.
+    pub(super) fn count(&self) -> u64 {
+        u64::try_from(self.lock().len()).unwrap_or(u64::MAX)
     }
 
     /// The leases that are older than `age`.
@@ -62,12 +71,13 @@ impl Leases {
         }
     }
 
-    /// One that was settled meanwhile is no longer kept, and so is not lost either.
+    /// Ends the attempt under a lost lease, and says whether there was one: of a verdict that is
+    /// being written meanwhile, the settler hears what became.
     fn lost(&self, ticket: u64) -> bool {
         let held = self.lock();
         let Some(held) = held.get(&ticket) else { return false };
         held.lost.cancel();
-        true
+        !held.attempt_over
     }
 }
 

@@ -50,8 +50,6 @@ pub struct Settings {
 pub struct Ended {
     /// What it did.
     pub summary: Summary,
-    /// What it left to others or to later, where it was to end when idle.
-    pub left: Option<Left>,
     /// Why it stopped before it was told to; `None` where it did not.
     pub error: Option<crate::backend::Error>,
 }

@@ -1,6 +1,7 @@
 //! One pipeline's life: starts its parts, lets them run, drains them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -79,12 +80,20 @@ pub(super) struct Parts {
 
 /// The first reason for which a pipeline has to stop by itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failure(Arc<OnceLock<Error>>);
+pub(super) struct Failure(Arc<Mutex<Option<Error>>>);
 
 impl Failure {
-    pub(super) fn set(&self, error: Error) {
-        // The first one is the cause; later ones follow from it.
-        let _ = self.0.set(error);
+    /// The first one is the cause, and is said; later ones follow from it.
+    pub(super) fn set(&self, pipeline: &str, error: Error) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.is_none() {
+            tracing::error!(pipeline, %error, "the pipeline stops; others go on");
+            *first = Some(error);
+        }
+    }
+
+    fn take(&self) -> Option<Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -118,7 +127,6 @@ pub(super) async fn run(parts: Parts) -> Ended {
         pipeline: Arc::clone(&pipeline),
         settings: Arc::clone(&settings),
         health: Arc::clone(&health),
-        leases: Arc::clone(&leases),
         counts: Arc::clone(&counts),
         failure: failure.clone(),
         stop: stop.clone(),
@@ -140,7 +148,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
     let left = match dispatcher.run().await {
         Ok(left) => left,
         Err(error) => {
-            failure.set(error);
+            failure.set(&pipeline.name, error);
             None
         }
     };
@@ -152,16 +160,22 @@ pub(super) async fn run(parts: Parts) -> Ended {
         cut.cancel();
         finish(&mut workers).await;
     }
-    if tokio::time::timeout(FLUSH_TIMEOUT, settler).await.is_err() {
-        tracing::warn!(pipeline = %pipeline.name, "the last settlements could not be written; their events come again");
+    match tokio::time::timeout(FLUSH_TIMEOUT, settler).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            failure.set(&pipeline.name, Error::Corrupt(format!("the settler ended abnormally: {error}")))
+        }
+        Err(_) => {
+            tracing::warn!(pipeline = %pipeline.name, "the last settlements could not be written; their events come again");
+        }
     }
+    // What is still kept has no verdict in the store that we know of.
+    counts.unknown.fetch_add(leases.count(), Ordering::Relaxed);
     drop(renewer);
     if let Err(error) = backend.retire(&pipeline.group, &settings.consumer).await {
         tracing::debug!(pipeline = %pipeline.name, %error, "the consumer's name stays behind");
     }
-    let summary = counts.summary(&pipeline.name);
-    let error = Arc::into_inner(failure.0).and_then(OnceLock::into_inner);
-    Ended { summary, left, error }
+    Ended { summary: counts.summary(&pipeline.name, left), error: failure.take() }
 }
 
 async fn finish(workers: &mut JoinSet<()>) {

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::attempt::{Finished, Held};
 use super::health::{Backoff, Health};
-use super::leases::Leases;
 use super::pipeline::{Failure, Pipeline};
 use super::summary::Counts;
 use crate::backend::{Error, ErrorClass, SETTLE_BATCH_MAX, SettleRequest, Settled, Shared};
@@ -22,7 +20,6 @@ pub(super) struct Settler {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) settings: Arc<Settings>,
     pub(super) health: Arc<Health>,
-    pub(super) leases: Arc<Leases>,
     pub(super) counts: Arc<Counts>,
     pub(super) failure: Failure,
     /// Stops the pipeline.
@@ -76,7 +73,8 @@ impl Settler {
                     ErrorClass::Request | ErrorClass::Fatal => return self.fail(&held, error),
                 },
             }
-            self.drop_expired(&mut held, &mut settlements, doubtful);
+            // However long that takes: a lease that ran out meanwhile still settles if no one has
+            // taken it, and only the store knows.
             tokio::time::sleep(backoff.next()).await;
         }
     }
@@ -84,7 +82,7 @@ impl Settler {
     fn settled(&self, held: &Held, settlement: &Settlement, answer: Settled, doubtful: bool) {
         match answer {
             Settled::Done => {
-                self.leases.forget(held.ticket);
+                held.leases.forget(held.ticket);
                 self.counts.settled(&settlement.verdict);
                 self.counts.busy();
                 telemetry::settled(&held.span, &settlement.verdict);
@@ -95,29 +93,16 @@ impl Settler {
 
     /// Nothing more can be written about this attempt.
     fn give_up(&self, held: &Held, doubtful: bool) {
-        self.leases.forget(held.ticket);
+        held.leases.forget(held.ticket);
         let counter = if doubtful { &self.counts.unknown } else { &self.counts.stale };
         counter.fetch_add(1, Ordering::Relaxed);
         telemetry::not_settled(&held.span, doubtful);
     }
 
-    /// A verdict is worth writing only while its lease may last.
-    fn drop_expired(&self, held: &mut Vec<Held>, settlements: &mut Vec<Settlement>, doubtful: bool) {
-        let now = Instant::now();
-        let lasts = |held: &Held| {
-            let granted = self.leases.granted(held.ticket);
-            granted.is_some_and(|granted| granted + self.pipeline.lease > now)
-        };
-        let pairs = held.drain(..).zip(settlements.drain(..));
-        let (lasting, over): (Vec<_>, Vec<_>) = pairs.partition(|(held, _)| lasts(held));
-        over.iter().for_each(|(held, _)| self.give_up(held, doubtful));
-        (*held, *settlements) = lasting.into_iter().unzip();
-    }
-
     /// The store refuses for good: the pipeline stops, and what it held comes again elsewhere.
     fn fail(&self, held: &[Held], error: Error) {
         held.iter().for_each(|held| self.give_up(held, true));
-        self.failure.set(error);
+        self.failure.set(&self.pipeline.name, error);
         self.stop.cancel();
     }
 }

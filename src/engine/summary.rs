@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::idle::Left;
 use crate::outcome::{FaultKind, Verdict};
 
 /// Counters of a running pipeline.
@@ -54,7 +55,7 @@ impl Counts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn summary(&self, pipeline: &str) -> Summary {
+    pub(super) fn summary(&self, pipeline: &str, left: Option<Left>) -> Summary {
         let busy = *self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = busy.map_or(Duration::ZERO, |(since, until)| until.duration_since(since));
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -76,6 +77,7 @@ impl Counts {
                 memory: read(&self.memory),
             },
             events_per_second: (per_second * 10.0).round() / 10.0,
+            left,
         }
     }
 }
@@ -101,6 +103,9 @@ pub struct Summary {
     pub faults: SummaryFaults,
     /// Events acked or dead-lettered a second, from the first claim to the last settlement.
     pub events_per_second: f64,
+    /// What a run that ended as idle left to others or to later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
 }
 
 /// Attempts that ended without an answer, by kind.

@@ -230,7 +230,7 @@ impl Connection {
             *state = State::Down { why: why.to_owned() };
         }
         lock(&self.0.idle).clear();
-        tracing::warn!(server = %self.0.name, reason = why, "lost the connection to Redis; connecting again");
+        tracing::debug!(server = %self.0.name, reason = why, "lost the connection to Redis; connecting again");
         tokio::spawn(reconnect(Arc::downgrade(&self.0)));
     }
 }
@@ -246,7 +246,7 @@ async fn reconnect(inner: Weak<Inner>) {
             Ok(connection) => {
                 let generation = inner.generation.fetch_add(1, Ordering::Relaxed) + 1;
                 *lock(&inner.state) = State::Up { connection, generation };
-                tracing::info!(server = %inner.name, "connected to Redis again");
+                tracing::debug!(server = %inner.name, "connected to Redis again");
                 return;
             }
             Err(failure) => *lock(&inner.state) = State::Down { why: failure.report(false).to_string() },

@@ -55,6 +55,7 @@ impl Sqlite {
     ) -> Result<()> {
         let mut commits = self.commits.subscribe();
         let mut seen: Option<Look> = None;
+        let mut due = None;
         loop {
             // Both before the look, so that what happens after it is not missed.
             commits.borrow_and_update();
@@ -62,11 +63,18 @@ impl Sqlite {
             let asked = Instant::now();
             let (group, partitions) = (group.clone(), partitions.clone());
             let look = self.reader().call(move |op| look(op, &group, &partitions, seen)).await?;
-            let due = match look.ready {
-                Ready::Now => return Ok(()),
-                Ready::InMs(ms) if self.time.clock().passes() => asked.checked_add(Duration::from_millis(ms)),
-                Ready::InMs(_) | Ready::Unknown => None,
-            };
+            // An earlier look that still holds is as old as it is: its time does not start again.
+            if seen.is_none_or(|seen| seen.version != look.version) {
+                due = match look.ready {
+                    Ready::InMs(ms) if self.time.clock().passes() => {
+                        asked.checked_add(Duration::from_millis(ms))
+                    }
+                    Ready::Now | Ready::InMs(_) | Ready::Unknown => None,
+                };
+            }
+            if look.ready == Ready::Now {
+                return Ok(());
+            }
             match self.sleep(&mut commits, reading, due, until).await {
                 Woken::Here => seen = None,
                 Woken::Poll => seen = Some(look),

@@ -115,3 +115,23 @@ async fn waiting_for_nothing_that_can_come_is_refused_or_ends() {
     assert!(matches!(store.wait(&key(), &[1], LONG).await, Err(Error::PartitionNotFound { .. })));
     soon(store.wait(&key(), &[0], Duration::from_millis(1))).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_wait_ends_when_a_retry_is_due_although_nothing_is_committed() {
+    // The real clock, and a file that it polls for others' commits meanwhile.
+    let place = Place::new();
+    let store = open(&place.path(), Mode::Create, &Settings::default(), Clock::System).await.unwrap();
+    prepare(&store, 1, 5).await;
+    store.append(&key().stream, &events(1)).await.unwrap();
+    let leased = claim(&store, 1).await.leased;
+    let delay = Duration::from_millis(300);
+    let reason = "not yet".to_owned();
+    settle(&store, &leased, Verdict::Retry { delay, reason, failure: FailureKind::Retry }).await;
+    soon(store.wait(&key(), &[0], Duration::from_secs(3600))).await.unwrap();
+    soon(async {
+        while claim(&store, 1).await.leased.is_empty() {
+            store.wait(&key(), &[0], Duration::from_secs(3600)).await.unwrap();
+        }
+    })
+    .await;
+}
