@@ -155,6 +155,10 @@ impl Dispatcher {
         if taken > 0 {
             self.counts.busy();
             self.seat.busy();
+            self.early_wakes = 0;
+            if let Some(idle) = &mut self.idle {
+                idle.busy();
+            }
         }
         for leased in claimed.leased {
             self.hand_over(leased, sent).await?;
@@ -177,36 +181,35 @@ impl Dispatcher {
     }
 
     async fn took(&mut self, taken: Taken) -> Result<(), Error> {
-        if taken.suspects {
-            return self.alone().await;
-        }
-        if taken.any {
-            self.early_wakes = 0;
-            if let Some(idle) = &mut self.idle {
-                idle.busy();
-            }
-            return Ok(());
-        }
-        self.rest().await
+        // A suspect may be gone before its turn: then there is as little to do as without one.
+        let alone = taken.suspects && self.alone().await?;
+        if taken.any || alone { Ok(()) } else { self.rest().await }
     }
 
     /// Runs one event that may have killed its consumer, with nothing else in this pipeline's
-    /// hands, so that it cannot spend its neighbours' attempts again.
-    async fn alone(&mut self) -> Result<(), Error> {
-        let stop = self.stop.clone();
-        for step in 0..2 {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                () = self.permits.until(|held| held == 0) => {}
-            }
-            if step == 0
-                && let Err(error) = self.claim(1, true).await
-            {
-                return self.recover(error).await;
-            }
+    /// hands, so that it cannot spend its neighbours' attempts again. Says whether there was
+    /// anything to do.
+    async fn alone(&mut self) -> Result<bool, Error> {
+        if !self.nothing_held().await {
+            return Ok(true);
         }
-        Ok(())
+        match self.claim(1, true).await {
+            Ok(taken) if taken.any => {
+                self.nothing_held().await;
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
+            Err(error) => self.recover(error).await.map(|()| true),
+        }
+    }
+
+    /// Waits until all that this pipeline holds is settled; false where it is to stop before.
+    async fn nothing_held(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = self.permits.until(|held| held == 0) => true,
+        }
     }
 
     /// Nothing is ready: waits until something may be.
