@@ -80,12 +80,13 @@ impl Context {
         let defaults = Settings::default();
         let namespace = self.global.namespace.clone().or_else(|| backend.namespace.clone());
         let settings = Settings {
-            namespace: namespace.unwrap_or(defaults.namespace),
+            namespace: namespace.unwrap_or_else(|| defaults.namespace.clone()),
             event_bytes_max: engine.max_event_bytes,
             synchronous: backend.synchronous.map_or(defaults.synchronous, |synchronous| match synchronous {
                 config::Synchronous::Full => Synchronous::Full,
                 config::Synchronous::Normal => Synchronous::Normal,
             }),
+            ..defaults
         };
         if settings.namespace.is_empty() {
             return Err(Exit::usage("a namespace cannot be empty"));

@@ -107,9 +107,11 @@ pub async fn prepare(backend: &dyn Backend, wanted: &Wanted) -> Result<Prepared,
     let info = backend.stream_info(stream).await?;
     let found = u32::try_from(info.partitions.len()).unwrap_or(u32::MAX);
     let partitions = fit_partitions(wanted, found)?;
-    let new =
-        NewGroup { max_attempts: wanted.max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT), start: wanted.start };
-    let created_group = match backend.create_group(&wanted.group, new).await {
+    let new = NewGroup {
+        max_attempts: wanted.max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT),
+        start: wanted.start.clone(),
+    };
+    let created_group = match backend.create_group(&wanted.group, new.clone()).await {
         Ok(()) => true,
         Err(Error::GroupExists(_)) => false,
         Err(Error::InvalidName(error)) => {

@@ -39,6 +39,7 @@ impl Redis {
         let start = match new.start {
             Start::Beginning => "0",
             Start::End => "$",
+            Start::After(_) => return Err(Error::Refused("not built yet".to_owned())),
         };
         // Once more where the stream has changed under us.
         for _ in 0..2 {

@@ -114,7 +114,7 @@ impl Redis {
         for partition in 0..partitions {
             let high_watermark = count(self.blame(answers.next(), keys).await?)?;
             let length = count(self.blame(answers.next(), keys).await?)?;
-            info.partitions.push(PartitionInfo { partition, high_watermark, length });
+            info.partitions.push(PartitionInfo { partition, high_watermark, length, first: None });
         }
         Ok(info)
     }
@@ -148,6 +148,7 @@ impl Redis {
         let mut info = GroupInfo {
             max_attempts: max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT),
             dead_letters,
+            rewind: None,
             partitions: Vec::with_capacity(all.len()),
         };
         for &partition in &all {
@@ -168,6 +169,8 @@ impl Redis {
                 high_watermark,
                 in_flight: pending.saturating_sub(parked),
                 parked,
+                redriven: 0,
+                missing: 0,
             });
         }
         Ok(info)

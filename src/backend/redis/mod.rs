@@ -20,10 +20,11 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::{
-    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, GroupInfo, NewGroup, PendingEntry, Result,
-    Settings, SettleRequest, Settled, StreamInfo, StreamSummary,
+    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, Explanation, GroupInfo, NewGroup,
+    PendingEntry, Redriven, Repair, Result, Rewind, RewindStep, ScanPage, ScanRange, Settings, SettleRequest,
+    Settled, StreamInfo, StreamSummary, Trim, Trimmed,
 };
-use crate::event::{Event, GroupKey, Lease, Name, NewEvent};
+use crate::event::{GroupKey, Lease, Name, NewEvent};
 use crate::target::RedisUrl;
 use connection::{Connection, Effect};
 use keys::Keys;
@@ -45,6 +46,7 @@ mod retake;
 mod scripts;
 mod settle;
 mod state;
+mod unbuilt;
 mod wait;
 
 pub use report::{Persistence, ServerReport};
@@ -56,6 +58,7 @@ pub struct Redis {
     connection: Connection,
     keys: Keys,
     event_bytes_max: usize,
+    append_time_max: Duration,
     /// Partition counts never change while a stream lives; scripts notice where one has.
     partitions: Mutex<HashMap<Name, u32>>,
     groups: Mutex<HashMap<GroupKey, Arc<GroupState>>>,
@@ -72,6 +75,7 @@ impl Redis {
             connection: Connection::open(url).await?,
             keys: Keys::new(&settings.namespace),
             event_bytes_max: settings.event_bytes_max,
+            append_time_max: settings.append_time_max,
             partitions: Mutex::default(),
             groups: Mutex::default(),
         })
@@ -208,8 +212,12 @@ impl Backend for Redis {
         self.do_append(stream, events).await
     }
 
-    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>> {
-        self.do_read(stream, partition, after, limit).await
+    async fn scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
+        self.do_scan(stream, partition, range).await
+    }
+
+    async fn trim(&self, stream: &Name, trim: Trim) -> Result<Trimmed> {
+        self.do_trim(stream, trim).await
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -241,6 +249,34 @@ impl Backend for Redis {
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
         self.list_dead_letters(group, after, limit).await
+    }
+
+    async fn purge(&self, group: &GroupKey, rows: &[String]) -> Result<u64> {
+        self.do_purge(group, rows).await
+    }
+
+    async fn redrive(&self, group: &GroupKey, rows: &[String]) -> Result<Vec<Redriven>> {
+        self.do_redrive(group, rows).await
+    }
+
+    async fn redeliver(&self, group: &GroupKey, events: &[(u32, u64)]) -> Result<Vec<Redriven>> {
+        self.do_redeliver(group, events).await
+    }
+
+    async fn begin_rewind(&self, group: &GroupKey, rewind: &Rewind) -> Result<()> {
+        self.do_begin_rewind(group, rewind).await
+    }
+
+    async fn continue_rewind(&self, group: &GroupKey) -> Result<RewindStep> {
+        self.do_continue_rewind(group).await
+    }
+
+    async fn explain(&self, group: &GroupKey, partition: u32) -> Result<Explanation> {
+        self.do_explain(group, partition).await
+    }
+
+    async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
+        self.do_heal(group, partition).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

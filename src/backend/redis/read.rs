@@ -7,41 +7,18 @@ use redis::Value;
 use super::connection::Effect;
 use super::reply::{self, Answers, Entry, array, text_or_empty};
 use super::{Redis, codec, partition_count};
-use crate::backend::{Error, Result};
+use crate::backend::{Error, Result, ScanPage, ScanRange, Unreadable};
 use crate::event::{Event, Name};
 
 /// Index rows that are asked for in one go.
 const PAGE_MAX: usize = 500;
 
-/// A part of the log that was read: its events, and where the next part begins.
-struct Page {
-    events: Vec<Event>,
-    /// The last sequence of the index that was looked at; `None` at the end.
-    next: Option<u64>,
-    /// What is no event and ends the page.
-    stop: Option<Error>,
-}
-
 impl Redis {
-    pub(super) async fn do_read(
-        &self,
-        stream: &Name,
-        partition: u32,
-        mut after: u64,
-        limit: usize,
-    ) -> Result<Vec<Event>> {
-        let mut events: Vec<Event> = Vec::new();
-        while events.len() < limit {
-            let page = self.page(stream, partition, after, (limit - events.len()).min(PAGE_MAX)).await?;
-            events.extend(page.events);
-            match (page.stop, page.next) {
-                (Some(error), _) if events.is_empty() => return Err(error),
-                (None, Some(next)) => after = next,
-                _ => break,
-            }
-        }
-        events.truncate(limit);
-        Ok(events)
+    pub(super) async fn do_scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
+        let mut page = self.page(stream, partition, range.after, range.limit.clamp(1, PAGE_MAX)).await?;
+        page.events.retain(|event| event.sequence <= range.until);
+        page.next = page.next.filter(|&next| next < range.until);
+        Ok(page)
     }
 
     /// The events whose index rows are the next `rows` behind the sequence `after`.
@@ -49,7 +26,7 @@ impl Redis {
     /// The index tells the sequences, the log has the bodies. Other writers' entries can stand in
     /// another order than their sequences, or have no index row: a range of the log is read, and put
     /// in order.
-    async fn page(&self, stream: &Name, partition: u32, after: u64, rows: usize) -> Result<Page> {
+    async fn page(&self, stream: &Name, partition: u32, after: u64, rows: usize) -> Result<ScanPage> {
         let mut pipe = redis::pipe();
         pipe.cmd("HGET").arg(self.keys.meta(stream)).arg("partition_count");
         pipe.cmd("ZRANGEBYSCORE").arg(self.keys.index(stream, partition)).arg(format!("({after}"));
@@ -63,7 +40,7 @@ impl Redis {
         }
         let index = index_rows(self.blame(index, keys).await?)?;
         let Some((first, last)) = ends(&index) else {
-            return Ok(Page { events: Vec::new(), next: None, stop: None });
+            return Ok(ScanPage::default());
         };
         let mut range = redis::cmd("XRANGE");
         range.arg(self.keys.entries(stream, partition)).arg(first).arg(last);
@@ -95,8 +72,8 @@ fn ends(index: &[(u64, String)]) -> Option<(&str, &str)> {
     Some((ids().min_by_key(by_id)?, ids().max_by_key(by_id)?))
 }
 
-/// The events among these entries in the order of their sequences, up to the first that is none.
-fn sort(stream: &Name, partition: u32, after: u64, entries: Vec<Entry>, index: &[(u64, String)]) -> Page {
+/// The events among these entries in the order of their sequences.
+fn sort(stream: &Name, partition: u32, after: u64, entries: Vec<Entry>, index: &[(u64, String)]) -> ScanPage {
     let index: HashMap<&str, u64> = index.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
     let mut rows: Vec<(u64, String, Result<Event, String>)> = Vec::with_capacity(entries.len());
     for Entry { id, fields } in entries {
@@ -110,15 +87,12 @@ fn sort(stream: &Name, partition: u32, after: u64, entries: Vec<Entry>, index: &
         }
     }
     rows.sort_by_key(|(sequence, ..)| *sequence);
-    let (mut events, mut stop) = (Vec::with_capacity(rows.len()), None);
-    for (_, receipt, row) in rows {
+    let mut page = ScanPage::default();
+    for (sequence, receipt, row) in rows {
         match row {
-            Ok(event) => events.push(event),
-            Err(detail) => {
-                stop = Some(Error::Undecodable { stream: stream.clone(), partition, receipt, detail });
-                break;
-            }
+            Ok(event) => page.events.push(event),
+            Err(detail) => page.unreadable.push(Unreadable { sequence: Some(sequence), receipt, detail }),
         }
     }
-    Page { events, next: None, stop }
+    page
 }

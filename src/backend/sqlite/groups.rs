@@ -29,6 +29,7 @@ pub(super) fn create(op: &mut Op<'_>, key: &GroupKey, new: NewGroup) -> Result<(
     let from_end = match new.start {
         Start::Beginning => false,
         Start::End => true,
+        Start::After(_) => return Err(Error::Refused("not built yet".to_owned())),
     };
     let mut statement = op.conn.prepare_cached(
         "INSERT INTO group_partitions (group_id, partition, frontier, delivered)
@@ -67,6 +68,8 @@ pub(super) fn info(op: &mut Op<'_>, key: &GroupKey) -> Result<GroupInfo> {
             high_watermark: number(row, 2)?,
             in_flight: 0,
             parked: 0,
+            redriven: 0,
+            missing: 0,
         })
     })?;
     let mut partitions = partitions.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -81,7 +84,7 @@ pub(super) fn info(op: &mut Op<'_>, key: &GroupKey) -> Result<GroupInfo> {
     }
     let mut statement = op.conn.prepare_cached("SELECT count(*) FROM dead_letters WHERE group_id = ?1")?;
     let dead_letters = statement.query_row([group.id], |row| number(row, 0))?;
-    Ok(GroupInfo { max_attempts: group.attempts_max, dead_letters, partitions })
+    Ok(GroupInfo { max_attempts: group.attempts_max, dead_letters, rewind: None, partitions })
 }
 
 pub(super) const PENDING: &str = "\

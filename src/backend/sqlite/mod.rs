@@ -24,6 +24,7 @@ mod settle;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod unbuilt;
 mod wait;
 mod worker;
 
@@ -40,10 +41,11 @@ pub use self::clock::{Clock, ManualClock};
 pub use self::open::{Location, Mode};
 use self::worker::{Access, Session, Worker};
 use crate::backend::{
-    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, GroupInfo, NewGroup, PendingEntry, Result,
-    Settings, SettleRequest, Settled, StreamInfo, StreamSummary,
+    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, Explanation, GroupInfo, NewGroup,
+    PendingEntry, Redriven, Repair, Result, Rewind, RewindStep, ScanPage, ScanRange, Settings, SettleRequest,
+    Settled, StreamInfo, StreamSummary, Trim, Trimmed,
 };
-use crate::event::{Event, GroupKey, Lease, Name, NewEvent};
+use crate::event::{GroupKey, Lease, Name, NewEvent};
 
 /// How long an operation waits for the lock of another process before it fails as busy.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -183,9 +185,13 @@ impl Backend for Sqlite {
         self.writer.call(move |op| streams::append(op, &stream, events)).await
     }
 
-    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>> {
+    async fn scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
         let stream = stream.clone();
-        self.reader().call(move |op| streams::read(op, &stream, partition, after, limit)).await
+        self.reader().call(move |op| streams::scan(op, &stream, partition, range)).await
+    }
+
+    async fn trim(&self, stream: &Name, trim: Trim) -> Result<Trimmed> {
+        self.do_trim(stream, trim).await
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -225,6 +231,34 @@ impl Backend for Sqlite {
     ) -> Result<Vec<DeadLetter>> {
         let (group, after) = (group.clone(), after.map(str::to_owned));
         self.reader().call(move |op| groups::dead_letters(op, &group, after.as_deref(), limit)).await
+    }
+
+    async fn purge(&self, group: &GroupKey, rows: &[String]) -> Result<u64> {
+        self.do_purge(group, rows).await
+    }
+
+    async fn redrive(&self, group: &GroupKey, rows: &[String]) -> Result<Vec<Redriven>> {
+        self.do_redrive(group, rows).await
+    }
+
+    async fn redeliver(&self, group: &GroupKey, events: &[(u32, u64)]) -> Result<Vec<Redriven>> {
+        self.do_redeliver(group, events).await
+    }
+
+    async fn begin_rewind(&self, group: &GroupKey, rewind: &Rewind) -> Result<()> {
+        self.do_begin_rewind(group, rewind).await
+    }
+
+    async fn continue_rewind(&self, group: &GroupKey) -> Result<RewindStep> {
+        self.do_continue_rewind(group).await
+    }
+
+    async fn explain(&self, group: &GroupKey, partition: u32) -> Result<Explanation> {
+        self.do_explain(group, partition).await
+    }
+
+    async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
+        self.do_heal(group, partition).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

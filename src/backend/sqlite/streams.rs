@@ -9,9 +9,10 @@ use super::lookup::Stream;
 use super::rows::{self, NoEvent, Place, event_columns, number, receipt, stored};
 use super::worker::Op;
 use crate::backend::{
-    APPEND_BATCH_MAX, Appended, Error, PARTITIONS_MAX, PartitionInfo, Result, StreamInfo, StreamSummary,
+    APPEND_BATCH_MAX, Appended, Error, Order, PARTITIONS_MAX, PartitionInfo, Result, ScanPage, ScanRange,
+    StreamInfo, StreamSummary, Unreadable,
 };
-use crate::event::{Event, NUMBER_MAX, Name, NewEvent, random_id};
+use crate::event::{NUMBER_MAX, Name, NewEvent, random_id};
 use crate::routing::partition_for_key;
 
 pub(super) fn create(op: &mut Op<'_>, stream: &Name, partitions: u32) -> Result<()> {
@@ -58,7 +59,12 @@ pub(super) fn info(op: &mut Op<'_>, name: &Name) -> Result<StreamInfo> {
         "SELECT partition, high_watermark, length FROM partitions WHERE stream_id = ?1 ORDER BY partition",
     )?;
     let partitions = statement.query_map([stream.id], |row| {
-        Ok(PartitionInfo { partition: row.get(0)?, high_watermark: number(row, 1)?, length: number(row, 2)? })
+        Ok(PartitionInfo {
+            partition: row.get(0)?,
+            high_watermark: number(row, 1)?,
+            length: number(row, 2)?,
+            first: None,
+        })
     })?;
     let partitions = partitions.collect::<rusqlite::Result<_>>()?;
     Ok(StreamInfo { stream: stream.name, created_at, partitions })
@@ -146,29 +152,55 @@ pub(super) const READ: &str = concat!(
     " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 ORDER BY e.sequence LIMIT ?4"
 );
 
-pub(super) fn read(
-    op: &mut Op<'_>,
-    name: &Name,
-    partition: u32,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<Event>> {
+/// Events of a range in one direction, `?3` < sequence <= `?4`.
+pub(super) const SCAN_UP: &str = concat!(
+    "SELECT e.sequence, ",
+    event_columns!(),
+    " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 AND e.sequence <= ?4",
+    " ORDER BY e.sequence LIMIT ?5"
+);
+pub(super) const SCAN_DOWN: &str = concat!(
+    "SELECT e.sequence, ",
+    event_columns!(),
+    " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 AND e.sequence <= ?4",
+    " ORDER BY e.sequence DESC LIMIT ?5"
+);
+
+/// Bytes of events after which a page ends.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+pub(super) fn scan(op: &mut Op<'_>, name: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
     let stream = op.stream(name)?;
     stream.has(partition)?;
-    let mut statement = op.conn.prepare_cached(READ)?;
-    let mut rows = statement.query((stream.id, partition, stored(after), rows::limit(limit)))?;
-    let mut events = Vec::new();
+    let mut statement = op.conn.prepare_cached(match range.order {
+        Order::Ascending => SCAN_UP,
+        Order::Descending => SCAN_DOWN,
+    })?;
+    let limit = range.limit.clamp(1, PAGE_ROWS_MAX);
+    let bounds = (stored(range.after), stored(range.until));
+    let mut rows = statement.query((stream.id, partition, bounds.0, bounds.1, rows::limit(limit)))?;
+    let (mut page, mut count, mut bytes) = (ScanPage::default(), 0, 0);
     while let Some(row) = rows.next()? {
         let sequence = number(row, 0)?;
+        count += 1;
         match rows::event(row, 1, Place { stream: name, partition, sequence })? {
-            Ok(event) => events.push(event),
-            Err(NoEvent::Undecodable { detail, .. }) if events.is_empty() => {
-                let receipt = receipt(partition, sequence);
-                return Err(Error::Undecodable { stream: name.clone(), partition, receipt, detail });
+            Ok(event) => {
+                bytes += event.payload.as_str().len() + event.metadata.as_str().len();
+                page.events.push(event);
             }
-            // The next page begins with it, and says so.
-            Err(_) => break,
+            Err(NoEvent::Undecodable { detail, .. }) => {
+                let receipt = receipt(partition, sequence);
+                page.unreadable.push(Unreadable { sequence: Some(sequence), receipt, detail });
+            }
+            Err(NoEvent::Missing) => {}
+        }
+        if count == limit || bytes >= PAGE_BYTES_MAX {
+            page.next = Some(sequence);
+            break;
         }
     }
-    Ok(events)
+    Ok(page)
 }
+
+/// Rows of one page at most, whatever the caller asks for: a snapshot must not be held for long.
+const PAGE_ROWS_MAX: usize = 1000;
