@@ -1,6 +1,7 @@
 //! What the engine says of its work: one function a thing that happens, so that wording and fields
 //! stand in one place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{Span, debug, error_span, info, warn};
@@ -21,7 +22,7 @@ pub fn short_digest(digest: &str) -> &str {
 /// The span of one attempt: every line about it carries these fields, the guest's own lines too. Its
 /// level is the highest, so that no filter takes the fields from a line that it lets through.
 #[must_use]
-pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
+pub fn attempt_span(pipeline: &str, leased: &Leased) -> Span {
     error_span!(
         "attempt",
         pipeline,
@@ -29,8 +30,13 @@ pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
         partition = leased.lease.partition,
         sequence = leased.lease.sequence,
         attempt = leased.lease.attempt,
-        plugin = short_digest(digest),
+        plugin = tracing::field::Empty,
     )
+}
+
+/// The attempt is bound to the build that handles it.
+pub fn attempt_bound(span: &Span, digest: &str) {
+    span.record("plugin", short_digest(digest));
 }
 
 /// A verdict was written.
@@ -78,4 +84,31 @@ pub fn waiting_for_pending(pipeline: &str, pending: usize, last: Duration) {
         .checked_add(jiff::SignedDuration::try_from(last).unwrap_or_default())
         .map_or_else(|_| "later".to_owned(), |at| format!("{at:.0}"));
     info!(pipeline, pending, %until, "waiting for leases that run out and retries that fall due");
+}
+
+/// New attempts of a plugin use another build from now on.
+pub fn plugin_reloaded(plugin: &str, before: Option<&str>, after: &str) {
+    let (before, after) = (before.map(short_digest), short_digest(after));
+    info!(plugin, before, after, "a new build of the plugin is in use");
+}
+
+/// Pipelines were stopped and started to carry over a changed file. One that is in both lists was
+/// changed.
+pub fn pipelines_reloaded(stopped: &[Arc<str>], started: &[Arc<str>]) {
+    let only = |these: &[Arc<str>], others: &[Arc<str>]| {
+        let names: Vec<&str> =
+            these.iter().filter(|name| !others.contains(name)).map(AsRef::as_ref).collect();
+        names.join(", ")
+    };
+    let changed: Vec<&str> =
+        started.iter().filter(|name| stopped.contains(name)).map(AsRef::as_ref).collect();
+    if !stopped.is_empty() || !started.is_empty() {
+        let (added, removed) = (only(started, stopped), only(stopped, started));
+        info!(added, removed, changed = changed.join(", "), "the pipeline file was reloaded");
+    }
+}
+
+/// What changed on the disk was not carried over.
+pub fn reload_refused(why: &str) {
+    warn!(why, "not reloaded; what ran before goes on");
 }

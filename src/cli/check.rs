@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::context::{Access, Context, Store};
+use super::context::{Access, Context, Store, plugin_host};
 use super::exit::Exit;
-use super::{output, pipelines};
+use super::output;
 use crate::backend::redis::{Persistence, Redis, ServerReport};
 use crate::backend::{Backend, Error};
 use crate::config::Config;
-use crate::engine::{Wanted, fit_attempts, fit_partitions};
+use crate::engine::{Wanted, fit_attempts, fit_partitions, spec, wanted};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -24,9 +24,9 @@ pub(super) struct CheckArgs {
 pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> {
     let config = context.load_argument(&args.file)?;
     let mut findings = Findings { json: context.json(), refused: 0 };
-    let host = pipelines::host()?;
+    let host = plugin_host()?;
     for plugin in &config.plugins {
-        match host.load(&pipelines::spec(plugin)).await {
+        match host.load(&spec(plugin)).await {
             Ok(loaded) => {
                 let digest = crate::telemetry::short_digest(loaded.digest());
                 findings.ok(
@@ -59,7 +59,7 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
         },
     };
     for pipeline in &config.pipelines {
-        let wanted = pipelines::wanted(&config, pipeline);
+        let wanted = wanted(&config, pipeline);
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
     }

@@ -10,6 +10,7 @@ use crate::backend::sqlite::{Clock, Location, Mode, Sqlite};
 use crate::backend::{Settings, Shared, Synchronous};
 use crate::config::{self, Config};
 use crate::event::{GroupKey, Name};
+use crate::plugin::{Host, HostSettings};
 use crate::target::{DEFAULT_FILE, Target};
 
 /// The pipeline file that is read when no one names one.
@@ -62,6 +63,12 @@ impl Context {
             None => self.load(path),
             Some(_) => Err(Exit::usage("this command takes its file as an argument: leave --config out")),
         }
+    }
+
+    /// Reads a pipeline file again.
+    pub(super) fn reader(&self, path: &Path) -> crate::engine::ReadConfig {
+        let path = path.to_owned();
+        Box::new(move || config::load(&path, &variable))
     }
 
     /// Reads and validates a pipeline file.
@@ -155,4 +162,9 @@ pub(super) fn name(text: &str) -> Result<Name, Exit> {
 /// A group's name as two arguments.
 pub(super) fn group_key(stream: &str, group: &str) -> Result<GroupKey, Exit> {
     Ok(GroupKey::new(name(stream)?, name(group)?))
+}
+
+/// Starts the host of plugins.
+pub(super) fn plugin_host() -> Result<Arc<Host>, Exit> {
+    Host::new(HostSettings::default()).map_err(|error| Exit::Failed(error.into()))
 }

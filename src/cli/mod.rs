@@ -17,7 +17,6 @@ mod group;
 mod lines;
 mod logs;
 mod output;
-mod pipelines;
 mod plugin;
 mod run;
 mod signals;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::context::Context;
+use super::context::{Context, plugin_host};
 use super::exit::Exit;
-use super::{output, pipelines};
+use super::output;
 use crate::plugin::Inspection;
 
 #[derive(Debug, Subcommand)]
@@ -22,7 +22,7 @@ pub(super) async fn run(context: &Context, command: PluginCommand) -> Result<(),
     let PluginCommand::Inspect { component } = command;
     std::fs::File::open(&component)
         .map_err(|error| Exit::usage(format!("{}: {error}", component.display())))?;
-    let inspection = pipelines::host()?.inspect(&component).await;
+    let inspection = plugin_host()?.inspect(&component).await;
     let inspection = inspection.map_err(|error| Exit::Usage(error.into()))?;
     if context.json() {
         output::json_line(&inspection)?;

@@ -14,6 +14,7 @@ use super::pipeline::Pipeline;
 use super::summary::Counts;
 use crate::event::Leased;
 use crate::outcome::{Settlement, Verdict, decide};
+use crate::telemetry;
 
 /// An event that this engine holds.
 ///
@@ -76,6 +77,7 @@ impl Worker {
             Some(Verdict::Release)
         } else {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
+            telemetry::attempt_bound(&held.span, &digest);
             self.verdict(&held, handler.as_ref()).instrument(held.span.clone()).await
         };
         held.leases.attempt_over(held.ticket);

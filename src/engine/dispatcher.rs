@@ -172,7 +172,7 @@ impl Dispatcher {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.counts.claimed.fetch_add(1, Ordering::Relaxed);
-        let span = telemetry::attempt_span(&self.pipeline.name, &leased, &self.pipeline.handler().digest());
+        let span = telemetry::attempt_span(&self.pipeline.name, &leased);
         let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
         let leases = Arc::clone(&self.leases);
         let held = Held { leased, ticket, lost, span, leases, _permit: self.permits.take() };

@@ -1,6 +1,6 @@
 //! What the engine calls for each event.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 
@@ -28,5 +28,30 @@ impl Handler for Plugin {
 
     async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
         Self::handle(self, event, delivery).await
+    }
+}
+
+/// A plugin's place in the pipelines that use it. A new attempt takes the build that stands there;
+/// a running one keeps the build it began with, which goes once the last of them has ended.
+pub struct Slot {
+    current: RwLock<Arc<dyn Handler>>,
+}
+
+impl Slot {
+    /// A place that holds this build.
+    #[must_use]
+    pub fn new(handler: Arc<dyn Handler>) -> Arc<Self> {
+        Arc::new(Self { current: RwLock::new(handler) })
+    }
+
+    /// The build that new attempts use.
+    #[must_use]
+    pub fn get(&self) -> Arc<dyn Handler> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another build there, and gives back the one that stood there before.
+    pub fn replace(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+        std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), handler)
     }
 }

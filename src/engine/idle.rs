@@ -1,6 +1,7 @@
 //! Knows when there is nothing left to do, for `run --until-idle`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -38,48 +39,44 @@ pub struct Left {
 }
 
 /// Who of an engine's pipelines is idle.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Board {
-    idle: Mutex<Vec<bool>>,
+    seats: Mutex<Seats>,
     changed: Notify,
 }
 
-/// One pipeline's place on the board.
+#[derive(Debug, Default)]
+struct Seats {
+    next: u64,
+    idle: BTreeMap<u64, bool>,
+}
+
+/// One pipeline's place on the board; it leaves by dropping it, and then keeps no one waiting.
 #[derive(Debug)]
 pub(super) struct Seat {
     board: Arc<Board>,
-    index: usize,
+    number: u64,
 }
 
 impl Board {
-    pub(super) fn new(pipelines: usize) -> Self {
-        Self { idle: Mutex::new(vec![false; pipelines]), changed: Notify::new() }
+    /// A place for a pipeline that begins, and so is not idle.
+    pub(super) fn seat(self: &Arc<Self>) -> Seat {
+        let mut seats = self.seats();
+        let number = seats.next;
+        seats.next += 1;
+        seats.idle.insert(number, false);
+        Seat { board: Arc::clone(self), number }
     }
 
-    pub(super) fn seat(self: &Arc<Self>, index: usize) -> Seat {
-        Seat { board: Arc::clone(self), index }
-    }
-
-    /// A pipeline that has ended keeps no one waiting.
-    pub(super) fn leave(&self, index: usize) {
-        self.set(index, true);
-    }
-
-    fn set(&self, index: usize, idle: bool) {
-        let mut seats = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = seats.get_mut(index)
-            && *seat != idle
-        {
-            *seat = idle;
-            self.changed.notify_one();
-        }
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all pipelines are idle at the same time.
     pub(super) async fn all_idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|idle| *idle) {
+            if self.seats().idle.values().all(|idle| *idle) {
                 return;
             }
             changed.await;
@@ -89,11 +86,24 @@ impl Board {
 
 impl Seat {
     pub(super) fn busy(&self) {
-        self.board.set(self.index, false);
+        self.set(false);
     }
 
     pub(super) fn idle(&self) {
-        self.board.set(self.index, true);
+        self.set(true);
+    }
+
+    fn set(&self, idle: bool) {
+        if self.board.seats().idle.insert(self.number, idle) != Some(idle) {
+            self.board.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.board.seats().idle.remove(&self.number);
+        self.board.changed.notify_one();
     }
 }
 
@@ -259,8 +269,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_board_waits_for_the_last_pipeline() {
-        let board = Arc::new(Board::new(2));
-        let (first, second) = (board.seat(0), board.seat(1));
+        let board = Arc::new(Board::default());
+        let (first, second) = (board.seat(), board.seat());
         first.idle();
         let all = tokio::spawn({
             let board = Arc::clone(&board);
@@ -272,7 +282,7 @@ mod tests {
         second.idle();
         tokio::task::yield_now().await;
         assert!(!all.is_finished());
-        board.leave(0);
+        drop(first);
         all.await.unwrap();
     }
 }

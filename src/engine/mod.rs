@@ -7,16 +7,16 @@
 //!
 //! Handlers run on a runtime of their own, so that no guest can delay a renewal or a settlement.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Shared;
 
+mod assemble;
 mod attempt;
 mod dispatcher;
+mod fleet;
 mod handler;
 mod health;
 mod idle;
@@ -24,14 +24,20 @@ mod leases;
 mod permits;
 mod pipeline;
 mod prepare;
+mod reload;
 mod settler;
 mod summary;
+mod watch;
 
-pub use handler::{Delivery, Handler};
+pub use assemble::{AssembleError, Plugins, assemble, spec, wanted};
+pub use fleet::{Changes, Remote, remote};
+pub use handler::{Delivery, Handler, Slot};
 pub use idle::{Left, UntilIdle};
 pub use pipeline::Pipeline;
 pub use prepare::{PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_partitions, prepare};
+pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
+pub use watch::Watch;
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
@@ -55,7 +61,8 @@ pub struct Ended {
 }
 
 /// Runs pipelines until `stop` is cancelled, until there is nothing left to do (if so set), or
-/// until all of them have failed; then drains. Answers in the order of `pipelines`.
+/// until all of them have failed; then drains. `changes` starts and stops single pipelines
+/// meanwhile. Answers in the order in which the pipelines were started.
 ///
 /// `handlers` is the runtime on which handlers run. The one that this function runs on must have
 /// threads of its own.
@@ -64,39 +71,12 @@ pub async fn run(
     pipelines: Vec<Pipeline>,
     settings: Settings,
     handlers: tokio::runtime::Handle,
+    changes: Option<Changes>,
     stop: CancellationToken,
 ) -> Vec<Ended> {
-    let settings = Arc::new(settings);
-    let health = Arc::new(health::Health::default());
-    let board = Arc::new(idle::Board::new(pipelines.len()));
-    let stop = stop.child_token();
-    let mut running = JoinSet::new();
-    for (index, pipeline) in pipelines.into_iter().enumerate() {
-        let parts = pipeline::Parts {
-            backend: Arc::clone(&backend),
-            pipeline: Arc::new(pipeline),
-            settings: Arc::clone(&settings),
-            health: Arc::clone(&health),
-            seat: board.seat(index),
-            handlers: handlers.clone(),
-            stop: stop.clone(),
-        };
-        running.spawn(async move { (index, pipeline::run(parts).await) });
+    let mut fleet = fleet::Fleet::new(backend, settings, handlers, stop.child_token());
+    for pipeline in pipelines {
+        fleet.start(pipeline);
     }
-    let mut ended: Vec<Option<Ended>> = std::iter::repeat_with(|| None).take(running.len()).collect();
-    loop {
-        tokio::select! {
-            joined = running.join_next() => match joined {
-                Some(Ok((index, end))) => {
-                    board.leave(index);
-                    ended[index] = Some(end);
-                }
-                // A pipeline's task neither panics nor is aborted; if it did, the others go on.
-                Some(Err(error)) => tracing::error!(%error, "a pipeline's task ended abnormally"),
-                None => break,
-            },
-            () = board.all_idle(), if settings.until_idle.is_some() && !stop.is_cancelled() => stop.cancel(),
-        }
-    }
-    ended.into_iter().flatten().collect()
+    fleet.run(changes).await
 }

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::Worker;
 use super::dispatcher::Dispatcher;
-use super::handler::Handler;
+use super::handler::{Handler, Slot};
 use super::health::Health;
 use super::idle::Seat;
 use super::leases::{self, Leases};
@@ -45,7 +45,7 @@ pub struct Pipeline {
     /// How failures are repeated; its `max_attempts` is the group's.
     pub retry: RetryPolicy,
     /// What handles the events.
-    pub plugin: Arc<dyn Handler>,
+    pub plugin: Arc<Slot>,
     /// What to create again if the store loses it.
     pub wanted: Wanted,
 }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Pipeline {
 impl Pipeline {
     /// The build that new attempts use.
     pub(super) fn handler(&self) -> Arc<dyn Handler> {
-        Arc::clone(&self.plugin)
+        self.plugin.get()
     }
 }
 

@@ -101,11 +101,29 @@ pub struct Summary {
     pub unknown: u64,
     /// Faults by kind.
     pub faults: SummaryFaults,
-    /// Events acked or dead-lettered a second, from the first claim to the last settlement.
+    /// Events acked or dead-lettered a second, from the first claim to the last settlement; of a
+    /// pipeline that was restarted by a reload, since its last start.
     pub events_per_second: f64,
     /// What a run that ended as idle left to others or to later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
+}
+
+impl Summary {
+    /// Adds what a later run of the same pipeline did.
+    pub(super) fn add(&mut self, later: Self) {
+        self.claimed += later.claimed;
+        self.acked += later.acked;
+        self.retried += later.retried;
+        self.dead_lettered += later.dead_lettered;
+        self.stale += later.stale;
+        self.unknown += later.unknown;
+        self.faults.trap += later.faults.trap;
+        self.faults.timeout += later.faults.timeout;
+        self.faults.memory += later.faults.memory;
+        self.events_per_second = later.events_per_second;
+        self.left = later.left;
+    }
 }
 
 /// Attempts that ended without an answer, by kind.

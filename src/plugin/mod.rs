@@ -45,7 +45,7 @@ use crate::outcome::{Effects, Fault, Outcome};
 const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// What is to be loaded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSpec {
     /// The plugin's name, for messages.
     pub name: String,

@@ -1,0 +1,161 @@
+//! From what a pipeline file means to what the engine runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::handler::{Handler, Slot};
+use super::pipeline::Pipeline;
+use super::prepare::{PartitionChoice, PrepareError, Wanted, prepare};
+use super::watch::Mark;
+use crate::backend::{Backend, Start};
+use crate::config::{self, Config};
+use crate::event::GroupKey;
+use crate::plugin::{Host, Limits, LoadError, Plugin, PluginSpec};
+use crate::retry::RetryPolicy;
+
+/// The plugins of a file, by name, each in its slot.
+pub struct Plugins {
+    pub(super) host: Arc<Host>,
+    pub(super) loaded: BTreeMap<String, Loaded>,
+}
+
+/// A plugin in its slot.
+pub(super) struct Loaded {
+    pub(super) spec: PluginSpec,
+    /// The file as it was when it was read last.
+    pub(super) mark: Mark,
+    /// Digest of the build in the slot.
+    pub(super) digest: Arc<str>,
+    pub(super) slot: Arc<Slot>,
+}
+
+/// A build that is ready for its slot.
+pub(super) struct Build {
+    pub(super) spec: PluginSpec,
+    pub(super) mark: Mark,
+    pub(super) plugin: Arc<Plugin>,
+    /// Its slot, where its plugin has none yet.
+    pub(super) slot: Arc<Slot>,
+}
+
+impl Build {
+    pub(super) fn new(spec: PluginSpec, mark: Mark, plugin: Arc<Plugin>) -> Self {
+        let slot = Slot::new(Arc::clone(&plugin) as Arc<dyn Handler>);
+        Self { spec, mark, plugin, slot }
+    }
+}
+
+impl Plugins {
+    /// The slot of a plugin.
+    #[must_use]
+    pub fn slot(&self, name: &str) -> Option<Arc<Slot>> {
+        self.loaded.get(name).map(|loaded| Arc::clone(&loaded.slot))
+    }
+
+    /// Loads every plugin of a file, all of them before the first complaint.
+    ///
+    /// # Errors
+    /// What is wrong with those that cannot be loaded.
+    pub async fn load(host: Arc<Host>, config: &Config) -> Result<Self, Vec<LoadError>> {
+        let mut plugins = Self { host, loaded: BTreeMap::new() };
+        let mut problems = Vec::new();
+        for plugin in &config.plugins {
+            let spec = spec(plugin);
+            // Before it is read: what changes afterwards is seen as a change.
+            let mark = Mark::of(&spec.path);
+            match plugins.host.load(&spec).await {
+                Ok(plugin) => plugins.put(Build::new(spec, mark, plugin)),
+                Err(error) => problems.push(error),
+            }
+        }
+        if problems.is_empty() { Ok(plugins) } else { Err(problems) }
+    }
+
+    /// Puts a build into its plugin's slot: the one that it has, or else this one.
+    pub(super) fn put(&mut self, build: Build) {
+        let Build { spec, mark, plugin, slot } = build;
+        let digest = Arc::clone(plugin.digest());
+        let slot = self.loaded.get(&spec.name).map_or(slot, |known| Arc::clone(&known.slot));
+        slot.replace(plugin);
+        self.loaded.insert(spec.name.clone(), Loaded { spec, mark, digest, slot });
+    }
+}
+
+/// What the plugin host is told of a plugin.
+#[must_use]
+pub fn spec(plugin: &config::Plugin) -> PluginSpec {
+    PluginSpec {
+        name: plugin.name.clone(),
+        path: plugin.path.clone(),
+        limits: Limits {
+            timeout: plugin.timeout,
+            memory_bytes_max: usize::try_from(plugin.max_memory).unwrap_or(usize::MAX),
+            ..Limits::default()
+        },
+        config: plugin.config.clone(),
+    }
+}
+
+/// What a pipeline needs of the store.
+#[must_use]
+pub fn wanted(config: &Config, pipeline: &config::Pipeline) -> Wanted {
+    let stream = config.streams.iter().find(|stream| stream.name == pipeline.stream);
+    Wanted {
+        group: GroupKey::new(pipeline.stream.clone(), pipeline.group.clone()),
+        stream_partitions: stream.map(|stream| stream.partitions),
+        partitions: match &pipeline.partitions {
+            config::Partitions::All => PartitionChoice::All,
+            config::Partitions::List(list) => PartitionChoice::List(list.clone()),
+        },
+        max_attempts: pipeline.max_attempts,
+        start: match pipeline.start {
+            config::Start::Beginning => Start::Beginning,
+            config::Start::End => Start::End,
+        },
+    }
+}
+
+/// Why a pipeline cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("pipeline `{pipeline}`: {error}")]
+pub struct AssembleError {
+    /// The pipeline.
+    pub pipeline: String,
+    /// What does not fit, or the store's error.
+    #[source]
+    pub error: PrepareError,
+}
+
+/// Makes a pipeline ready to run: creates its stream and group where they are missing, and says so.
+/// `slot` holds its plugin.
+///
+/// # Errors
+/// The store does not answer, or has something else than the file says.
+pub async fn assemble(
+    backend: &dyn Backend,
+    config: &Config,
+    pipeline: &config::Pipeline,
+    slot: Arc<Slot>,
+) -> Result<Pipeline, AssembleError> {
+    let wanted = wanted(config, pipeline);
+    let prepared = prepare(backend, &wanted).await;
+    let prepared = prepared.map_err(|error| AssembleError { pipeline: pipeline.name.to_string(), error })?;
+    let (stream, group) = (&wanted.group.stream, &wanted.group.group);
+    if prepared.created_stream {
+        tracing::info!(%stream, partitions = prepared.partitions.len(), "created the stream");
+    }
+    if prepared.created_group {
+        tracing::info!(%stream, %group, max_attempts = prepared.max_attempts, "created the group");
+    }
+    Ok(Pipeline {
+        name: pipeline.name.as_str().into(),
+        group: wanted.group.clone(),
+        partitions: prepared.partitions,
+        concurrency: pipeline.concurrency as usize,
+        in_flight_max: pipeline.max_in_flight as usize,
+        lease: pipeline.lease,
+        retry: RetryPolicy { max_attempts: prepared.max_attempts, ..pipeline.retry.clone() },
+        plugin: slot,
+        wanted,
+    })
+}
