@@ -14,7 +14,7 @@ use super::{output, signals};
 use crate::backend::{Error, ErrorClass};
 use crate::config::{self, Config};
 use crate::engine::{
-    self, AssembleError, Ended, Pipeline, Plugins, PrepareError, Reloader, Summary, UntilIdle, Watch,
+    self, AssembleError, Ended, Mark, Pipeline, Plugins, PrepareError, Reloader, Summary, UntilIdle, Watch,
     assemble,
 };
 
@@ -41,6 +41,8 @@ pub(super) struct RunArgs {
 }
 
 pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
+    // Before it is read: what changes afterwards is seen as a change.
+    let mark = Mark::of(&args.file);
     let config = context.load_argument(&args.file)?;
     let plugins = load_plugins(&config).await?;
     let stop = CancellationToken::new();
@@ -65,7 +67,7 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
     } else {
         let read = context.reader(&args.file);
         let backend = Arc::clone(&store.backend);
-        let reloader = Reloader::new(backend, remote, (args.file.clone(), read), config, plugins);
+        let reloader = Reloader::new(backend, remote, (args.file.clone(), mark, read), config, plugins);
         tokio::spawn(keep_up(reloader, hangup, args.watch));
         Some(changes)
     };

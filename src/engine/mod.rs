@@ -37,7 +37,7 @@ pub use pipeline::Pipeline;
 pub use prepare::{PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_partitions, prepare};
 pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
-pub use watch::Watch;
+pub use watch::{Mark, Watch};
 
 /// How an engine runs.
 #[derive(Clone, Debug)]

@@ -30,6 +30,8 @@ pub struct Reloader {
     read: ReadConfig,
     config: Config,
     plugins: Plugins,
+    /// The files as they were before they were read last.
+    seen: BTreeMap<PathBuf, Mark>,
     /// What was complained of last, by what it is about: each complaint is said once.
     complaints: BTreeMap<String, String>,
 }
@@ -53,23 +55,25 @@ impl Plan {
 }
 
 impl Reloader {
-    /// For an engine that was started with this file and these plugins.
+    /// For an engine that was started with this file and these plugins; `mark` is the file as it was
+    /// before it was read.
     #[must_use]
     pub fn new(
         backend: Shared,
         remote: Remote,
-        (file, read): (PathBuf, ReadConfig),
+        (file, mark, read): (PathBuf, Mark, ReadConfig),
         config: Config,
         plugins: Plugins,
     ) -> Self {
-        Self { backend, remote, file, read, config, plugins, complaints: BTreeMap::new() }
+        let plugins_seen = plugins.loaded.values().map(|known| (known.spec.path.clone(), known.mark.clone()));
+        let seen = std::iter::once((file.clone(), mark)).chain(plugins_seen).collect();
+        Self { backend, remote, file, read, config, plugins, seen, complaints: BTreeMap::new() }
     }
 
-    /// The files whose change makes a reload worth its while.
+    /// The files whose change makes a reload worth its while, as they were when they were read.
     #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
-        let plugins = self.config.plugins.iter().map(|plugin| plugin.path.clone());
-        std::iter::once(self.file.clone()).chain(plugins).collect()
+    pub fn files(&self) -> Vec<(PathBuf, Mark)> {
+        self.seen.iter().map(|(path, mark)| (path.clone(), mark.clone())).collect()
     }
 
     /// Brings the engine up to date with the files. What cannot be carried over is said once, and
@@ -87,6 +91,7 @@ impl Reloader {
 
     /// The file as it should be carried over; `None` where it cannot be.
     fn wanted(&mut self) -> Option<Config> {
+        self.seen.insert(self.file.clone(), Mark::of(&self.file));
         let wanted = match (self.read)() {
             Ok(wanted) => wanted,
             Err(error) => {
@@ -145,6 +150,7 @@ impl Reloader {
     async fn plan_plugin(&mut self, plugin: &config::Plugin, plan: &mut Plan) -> bool {
         let spec = spec(plugin);
         let mark = Mark::of(&spec.path);
+        self.seen.insert(spec.path.clone(), mark.clone());
         let known = self.plugins.loaded.get_mut(&spec.name);
         if known.as_ref().is_some_and(|known| known.spec == spec && known.mark == mark) {
             return true;
@@ -193,6 +199,9 @@ impl Reloader {
         telemetry::pipelines_reloaded(&plan.stop, &started);
         if let Some(config) = plan.config {
             self.plugins.loaded.retain(|name, _| config.plugins.iter().any(|plugin| plugin.name == *name));
+            let file = &self.file;
+            self.seen
+                .retain(|path, _| path == file || config.plugins.iter().any(|plugin| plugin.path == *path));
             self.config = config;
         }
         any

@@ -29,7 +29,7 @@ const UNREST_MAX: Duration = Duration::from_secs(3);
 
 /// How a file looks: which one a name leads to, and when it was written. `None`: there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark(Option<Look>);
+pub struct Mark(Option<Look>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Look {
@@ -42,7 +42,8 @@ struct Look {
 
 impl Mark {
     /// The file as it is now.
-    pub(super) fn of(path: &Path) -> Self {
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
         let look = || {
             let metadata = std::fs::metadata(path).ok()?;
             Some(Look {
@@ -84,24 +85,24 @@ impl Watch {
         Self { files: Vec::new(), marks: Vec::new(), folders: BTreeSet::new(), watcher, told }
     }
 
-    /// Watches these files from now on, and no others. Changes count from how they look now.
-    pub fn set_files(&mut self, files: Vec<PathBuf>) {
-        self.marks = marks(&files);
-        self.files = files;
+    /// Watches these files from now on, and no others. A file has changed once it looks otherwise
+    /// than its mark.
+    pub fn set_files(&mut self, files: Vec<(PathBuf, Mark)>) {
+        (self.files, self.marks) = files.into_iter().unzip();
         self.watch_folders();
     }
 
     /// Returns once one of the files has changed and come to rest.
     pub async fn changed(&mut self) {
         loop {
-            tokio::select! {
-                told = self.told.recv(), if self.watcher.is_some() => if told.is_none() {
-                    self.watcher = None;
-                },
-                () = sleep(LOOK_EVERY) => {}
-            }
             let mut now = marks(&self.files);
             if now == self.marks {
+                tokio::select! {
+                    told = self.told.recv(), if self.watcher.is_some() => if told.is_none() {
+                        self.watcher = None;
+                    },
+                    () = sleep(LOOK_EVERY) => {}
+                }
                 continue;
             }
             let since = Instant::now();
@@ -115,9 +116,6 @@ impl Watch {
                 now = again;
             }
             if now != self.marks {
-                self.marks = now;
-                // A link may lead elsewhere now.
-                self.watch_folders();
                 return;
             }
         }
