@@ -29,5 +29,6 @@ pub mod outcome;
 pub mod plugin;
 pub mod retry;
 pub mod routing;
+pub mod state;
 pub mod target;
 pub mod telemetry;

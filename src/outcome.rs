@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Lease;
+use crate::event::{Lease, Name, NewEvent};
 use crate::retry::RetryPolicy;
+use crate::state::{StateRead, StateWrite};
 
 /// Longest reason that is stored, in characters (Rheo's own limit).
 pub const REASON_CHARS_MAX: usize = 1000;
@@ -35,12 +36,44 @@ pub enum Outcome {
     },
 }
 
-/// What a handler staged through the host, committed together with the ack.
-///
-/// Nothing can be staged yet: the type is the place in the seam.
+/// What a handler staged through the host: committed together with the ack, in one atomic step, or
+/// not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Effects {}
+pub struct Effects {
+    /// Events to append, in this order.
+    pub appends: Vec<StagedEvent>,
+    /// State to write; each key once.
+    pub writes: Vec<StateWrite>,
+    /// What the call read of the store; each key once. Where one of them has another version by now,
+    /// nothing is committed.
+    pub reads: Vec<StateRead>,
+}
+
+impl Effects {
+    /// Whether there is nothing to commit. A call that only read has no effect, whatever it read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.appends.is_empty() && self.writes.is_empty()
+    }
+
+    /// What it takes to hand them to a store, in bytes, roughly.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let appends = self.appends.iter().map(|staged| staged.event.bytes() + 64);
+        let writes = self.writes.iter().map(|w| w.key.len() + w.value.as_ref().map_or(0, Vec::len) + 64);
+        let reads = self.reads.iter().map(|read| read.key.len() + 64);
+        appends.chain(writes).chain(reads).sum()
+    }
+}
+
+/// An event that is appended with the ack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedEvent {
+    /// The stream, which must exist.
+    pub stream: Name,
+    /// The event.
+    pub event: NewEvent,
+}
 
 /// An attempt that ended without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::event::{Event, GroupKey, Lease, Leased, Name, NewEvent};
 use crate::outcome::{Cause, FailureKind, Settlement};
+use crate::state::{Bucket, StateKeys, StateValue};
 
 #[doc(hidden)]
 pub mod conformance;
@@ -36,6 +37,9 @@ pub const APPEND_BATCH_MAX: usize = 1000;
 
 /// Largest number of settlements or renewals that one call takes.
 pub const SETTLE_BATCH_MAX: usize = 256;
+
+/// Largest number of keys that one [`Backend::state`] takes.
+pub const STATE_KEYS_MAX: usize = 1000;
 
 /// Largest number of partitions that a stream can have.
 pub const PARTITIONS_MAX: u32 = 1024;
@@ -146,6 +150,28 @@ pub enum Settled {
     Stale,
     /// Nothing written: the receipt names another entry than the sequence.
     ReceiptMismatch,
+    /// Nothing written, the lease still holds: a key that the attempt read has been written by
+    /// another commit meanwhile.
+    Conflict,
+    /// Nothing written, the lease still holds: the effects cannot be committed.
+    Refused(Refusal),
+}
+
+/// Why effects cannot be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A staged event's stream does not exist.
+    #[error("a stream that it appends to does not exist")]
+    StreamNotFound,
+    /// A staged event names a partition that its stream does not have.
+    #[error("a stream that it appends to has no such partition")]
+    PartitionNotFound,
+    /// A staged event is larger than the store takes.
+    #[error("an event that it appends is larger than `max_event_bytes`")]
+    EventTooLarge,
+    /// A key of the store holds something else than it should.
+    #[error("a key of the store that it writes to holds something of another type")]
+    WrongType,
 }
 
 /// Who settles, for the record that a dead letter keeps.
@@ -442,6 +468,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Writes verdicts; per item, in the order given, each fence-checked and written in one
     /// atomic step. A stale item changes nothing. An expired lease that no one took still settles.
     ///
+    /// An ack's effects are part of its step: either the entry is acked, every staged event stands in
+    /// its stream and every write in its bucket, or nothing of that happened. Before the first write
+    /// everything is checked that can fail; an item that does not pass changes nothing
+    /// ([`Settled::Conflict`], [`Settled::Refused`]), and its neighbours are not affected. An item
+    /// sees what the items before it wrote.
+    ///
     /// # Errors
     /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`].
     async fn settle(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>>;
@@ -529,6 +561,19 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::PartitionNotFound`].
     async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>>;
+
+    /// The values of some keys of a bucket, with their versions, in the order asked for; `None` for a
+    /// key without a value. All are of one moment. At most [`STATE_KEYS_MAX`] keys.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>>;
+
+    /// A page of the keys of a bucket, from `cursor` on.
+    ///
+    /// # Errors
+    /// [`Error::CursorNotFound`] for a cursor that no page gave.
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys>;
 
     /// Returns once the group may have something to claim in one of the partitions (a new event,
     /// a retry that came due), or after `timeout`. May return early for no reason.

@@ -93,6 +93,7 @@ pub fn spec(plugin: &config::Plugin) -> PluginSpec {
             ..Limits::default()
         },
         config: plugin.config.clone(),
+        ..PluginSpec::new(&plugin.name, &plugin.path)
     }
 }
 

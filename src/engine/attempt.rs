@@ -95,6 +95,7 @@ impl Worker {
             group: self.pipeline.group.group.as_str(),
             attempt: lease.attempt,
             max_attempts: policy.max_attempts,
+            state: None,
         };
         tokio::select! {
             biased;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use wasmtime::{ResourceLimiter, Result};
 
+use crate::event::EVENT_BYTES_MAX_DEFAULT;
+
 /// Longest [`Limits::timeout`]; longer ones are cut to it.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -30,6 +32,35 @@ pub struct Limits {
     pub reuse_count_max: u32,
     /// Time after which an unused instance is dropped. Default: 60 s.
     pub idle_max: Duration,
+    /// What one call may stage and read.
+    pub effects: EffectLimits,
+}
+
+/// How much one call may stage in its outbox and in its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EffectLimits {
+    /// Events that it appends. Default: 1,000.
+    pub events_max: usize,
+    /// Bytes of these events together. Default: 4 MiB.
+    pub event_bytes_sum_max: usize,
+    /// Bytes of one of them: what the store takes. Default: 4 MiB.
+    pub event_bytes_max: usize,
+    /// Keys of its state that it reads or writes. Default: 1,000.
+    pub state_keys_max: usize,
+    /// Bytes that it reads and writes there, each write counted. Default: 4 MiB.
+    pub state_bytes_max: usize,
+}
+
+impl Default for EffectLimits {
+    fn default() -> Self {
+        Self {
+            events_max: 1000,
+            event_bytes_sum_max: 4 << 20,
+            event_bytes_max: EVENT_BYTES_MAX_DEFAULT,
+            state_keys_max: 1000,
+            state_bytes_max: 4 << 20,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -39,6 +70,7 @@ impl Default for Limits {
             memory_bytes_max: 256 * 1024 * 1024,
             reuse_count_max: 10_000,
             idle_max: Duration::from_secs(60),
+            effects: EffectLimits::default(),
         }
     }
 }

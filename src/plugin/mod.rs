@@ -12,14 +12,17 @@
 mod bindings;
 mod cache;
 mod code;
+mod effects;
 mod error;
 mod fault;
+mod grants;
 mod host;
 mod inspect;
 mod limits;
 mod output;
 mod pool;
 mod prepare;
+mod staging;
 mod state;
 
 use std::path::{Path, PathBuf};
@@ -32,11 +35,13 @@ use wasmtime::{Store, UpdateDeadline};
 use self::bindings::v0_1::wasmill::handler::types;
 use self::bindings::v0_1::{Failure, HandlerPre};
 pub use self::error::{HostError, LoadError, Refusal};
+pub use self::grants::{DirGrant, Grants, HttpGrant, HttpGrantError};
 pub use self::host::{Host, HostSettings};
 pub use self::inspect::Inspection;
-pub use self::limits::{Limits, TIMEOUT_MAX};
+pub use self::limits::{EffectLimits, Limits, TIMEOUT_MAX};
 pub use self::output::{GUEST_TARGET, LINE_BYTES_MAX, LINES_MAX};
 use self::pool::{Instance, Pool};
+pub use self::staging::StateSource;
 use self::state::{Config, State};
 use crate::event::Event;
 use crate::outcome::{Effects, Fault, Outcome};
@@ -55,6 +60,8 @@ pub struct PluginSpec {
     pub limits: Limits,
     /// What the guest finds in `wasi:config`, as pairs of key and value.
     pub config: Vec<(String, String)>,
+    /// What it may do.
+    pub grants: Grants,
 }
 
 impl PluginSpec {
@@ -62,12 +69,12 @@ impl PluginSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        Self { name: name.into(), path, limits: Limits::default(), config: Vec::new() }
+        Self { name: name.into(), path, limits: Limits::default(), config: Vec::new(), grants: Grants::default() }
     }
 }
 
 /// How an event came to be delivered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Delivery<'a> {
     /// The pipeline that delivers.
     pub pipeline: &'a str,
@@ -77,6 +84,8 @@ pub struct Delivery<'a> {
     pub attempt: u32,
     /// The attempt after which a failure is final.
     pub max_attempts: u32,
+    /// Where the handler's state is read from; without it there is none.
+    pub state: Option<Arc<dyn StateSource>>,
 }
 
 /// One loaded build of a plugin.
@@ -85,6 +94,7 @@ pub struct Plugin {
     digest: Arc<str>,
     limits: Limits,
     config: Config,
+    grants: Arc<Grants>,
     handler: HandlerPre<State>,
     pool: Arc<Pool>,
     reaper: AbortHandle,
@@ -103,8 +113,8 @@ impl Plugin {
         let pool = Arc::new(Pool::new(limits.reuse_count_max, limits.idle_max));
         let reaper = tokio::spawn(reap(Arc::clone(&pool), limits.idle_max)).abort_handle();
         let name = spec.name.clone();
-        let config = spec.config.clone().into();
-        let plugin = Arc::new(Self { name, digest, limits, config, handler, pool, reaper, host });
+        let (config, grants) = (spec.config.clone().into(), Arc::new(spec.grants.clone()));
+        let plugin = Arc::new(Self { name, digest, limits, config, grants, handler, pool, reaper, host });
         match plugin.instantiate(Instant::now() + limits.timeout).await {
             Ok(instance) => plugin.pool.put(instance),
             Err(fault) => return Err(Refusal::Start { reason: fault.message }),
@@ -149,14 +159,16 @@ impl Plugin {
             None => self.instantiate(deadline).await?,
         };
         begin(&mut instance.store, deadline);
+        instance.store.data_mut().staging.begin(delivery.pipeline, delivery.state.clone());
         let called = call(&mut instance, event, delivery, deadline);
         let answer = tokio::time::timeout_at(deadline.into(), called).await;
         instance.store.data().output.finish();
         match answer {
             Ok(Ok(answer)) => {
                 instance.calls += 1;
+                let effects = instance.store.data_mut().staging.take();
                 self.pool.put(instance);
-                Ok(outcome(answer))
+                Ok(outcome(answer, effects))
             }
             Ok(Err(error)) => Err(fault::classify(&error, instance.store.data(), self.timeout_ms())),
             Err(_elapsed) => Err(fault::overdue(instance.store.data(), self.timeout_ms())),
@@ -165,7 +177,7 @@ impl Plugin {
 
     /// Makes an instance; its start code runs under the same limits as a call.
     async fn instantiate(&self, deadline: Instant) -> Result<Instance, Fault> {
-        let state = State::new(Arc::clone(&self.config), self.limits.memory_bytes_max, deadline);
+        let state = State::new(Arc::clone(&self.config), &self.grants, &self.limits, deadline);
         let mut store = Store::new(self.host.engine(), state);
         store.limiter(|state| &mut state.guard);
         store.epoch_deadline_callback(|store| {
@@ -237,9 +249,10 @@ async fn call(
     instance.handler.call_handle(&mut instance.store, event, delivery).await
 }
 
-fn outcome(answer: Result<(), Failure>) -> Outcome {
+/// Only an ack takes along what was staged.
+fn outcome(answer: Result<(), Failure>, effects: Effects) -> Outcome {
     match answer {
-        Ok(()) => Outcome::Ack(Effects::default()),
+        Ok(()) => Outcome::Ack(effects),
         Err(Failure::Retry(retry)) => {
             let delay = retry.delay_ms.map(|ms| Duration::from_millis(ms.into()));
             Outcome::Retry { reason: retry.reason, delay }

@@ -12,8 +12,11 @@ use wasmtime_wasi_http::{
 
 use super::bindings::v0_1::wasi::config::store as config;
 use super::bindings::v0_1::wasi::logging::logging;
-use super::limits::Guard;
+use super::effects;
+use super::grants::Grants;
+use super::limits::{Guard, Limits};
 use super::output::{GuestStream, Output, Stream};
+use super::staging::Staging;
 
 /// Handles that a guest may hold at once: streams, pollables, requests.
 const HANDLES_MAX: usize = 10_000;
@@ -29,8 +32,9 @@ pub(super) struct State {
     wasi: WasiCtx,
     http: WasiHttpCtx,
     hooks: NoHttp,
-    table: ResourceTable,
+    pub(super) table: ResourceTable,
     config: Config,
+    pub(super) staging: Staging,
     pub(super) guard: Guard,
     pub(super) output: Output,
     /// When the present call is cut off.
@@ -40,7 +44,7 @@ pub(super) struct State {
 impl State {
     /// A guest that sees its settings, the clocks and random numbers: no file, no network, no
     /// variable of the host's environment, an empty standard input.
-    pub(super) fn new(config: Config, memory_bytes_max: usize, deadline: Instant) -> Self {
+    pub(super) fn new(config: Config, grants: &Arc<Grants>, limits: &Limits, deadline: Instant) -> Self {
         let output = Output::default();
         let stream = |stream| GuestStream { output: output.clone(), stream };
         let wasi = WasiCtx::builder()
@@ -53,9 +57,10 @@ impl State {
             .build();
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
-        let guard = Guard::new(memory_bytes_max);
+        let guard = Guard::new(limits.memory_bytes_max);
+        let staging = Staging::new(Arc::clone(grants), limits.effects);
         let http = WasiHttpCtx::new();
-        Self { wasi, http, hooks: NoHttp, table, config, guard, output, deadline }
+        Self { wasi, http, hooks: NoHttp, table, config, staging, guard, output, deadline }
     }
 }
 
@@ -63,13 +68,14 @@ impl State {
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_async(linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    effects::link(linker)?;
     config::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     logging::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
 }
 
 /// What [`link`] offers, in words, for a component that wants something else.
 pub(super) const OFFER: &str =
-    "WASI 0.2 with wasi:http, wasi:config/store@0.2.0-rc.1 and wasi:logging/logging@0.1.0-draft";
+    "WASI 0.2 with wasi:http, wasi:keyvalue@0.2.0-draft, wasi:config/store@0.2.0-rc.1, wasi:logging/logging@0.1.0-draft and wasmill:handler/outbox@0.1.0";
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
