@@ -34,6 +34,14 @@ pub enum Outcome {
         /// Why.
         reason: String,
     },
+    /// It derived events, though its event came through too many handlers already: it goes in a
+    /// circle.
+    TooManyHops {
+        /// Through how many it came.
+        hops: u32,
+        /// How many are allowed (`max_hops`).
+        hops_max: u32,
+    },
 }
 
 /// What a handler staged through the host: committed together with the ack, in one atomic step, or
@@ -248,6 +256,12 @@ pub fn decide(result: Result<Outcome, Fault>, attempt: u32, policy: &RetryPolicy
         Ok(Outcome::Reject { reason }) => {
             return Verdict::DeadLetter { cause: Cause::Rejected, reason: shorten(reason), failure: None };
         }
+        Ok(Outcome::TooManyHops { hops, hops_max }) => {
+            let reason = format!(
+                "it came through {hops} handlers, and may not lead to further events (`max_hops` is {hops_max})"
+            );
+            return Verdict::DeadLetter { cause: Cause::TooManyHops, reason, failure: None };
+        }
         Ok(Outcome::Retry { reason, delay }) => (reason, FailureKind::Retry, delay),
         Err(fault) => (fault.message, fault.kind.into(), None),
     };
@@ -282,6 +296,7 @@ mod tests {
             Just(Ok(Outcome::Ack(Effects::default()))),
             (reason, delay).prop_map(|(reason, delay)| Ok(Outcome::Retry { reason, delay })),
             reason.prop_map(|reason| Ok(Outcome::Reject { reason })),
+            (0u32..100, 0u32..100).prop_map(|(hops, hops_max)| Ok(Outcome::TooManyHops { hops, hops_max })),
             (kind, reason).prop_map(|(kind, message)| Err(Fault { kind, message })),
         ]
     }
@@ -294,6 +309,7 @@ mod tests {
             match (&result, &verdict) {
                 (Ok(Outcome::Ack(_)), Verdict::Ack(_)) => {}
                 (Ok(Outcome::Reject { .. }), Verdict::DeadLetter { cause: Cause::Rejected, failure: None, .. }) => {}
+                (Ok(Outcome::TooManyHops { .. }), Verdict::DeadLetter { cause: Cause::TooManyHops, failure: None, .. }) => {}
                 (Ok(Outcome::Retry { .. }) | Err(_), Verdict::Retry { delay, failure, .. }) => {
                     prop_assert!(attempt < max_attempts);
                     match &result {

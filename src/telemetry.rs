@@ -55,6 +55,12 @@ pub fn settled(span: &Span, verdict: &Verdict) {
     }
 }
 
+/// The handler runs again, since its state had changed under it.
+pub fn runs_again(span: &Span, reruns: u32) {
+    let _entered = span.enter();
+    debug!(reruns, "its state has changed meanwhile; it runs again");
+}
+
 /// An attempt's lease was lost before its verdict could be written.
 pub fn not_settled(span: &Span, doubtful: bool) {
     let _entered = span.enter();

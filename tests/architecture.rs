@@ -8,7 +8,21 @@ use std::path::{Path, PathBuf};
 /// What each module at the top of `src` may use of the crate.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
-    ("cli", &["backend", "config", "engine", "event", "outcome", "plugin", "retry", "state", "target", "telemetry"]),
+    (
+        "cli",
+        &[
+            "backend",
+            "config",
+            "engine",
+            "event",
+            "outcome",
+            "plugin",
+            "retry",
+            "state",
+            "target",
+            "telemetry",
+        ],
+    ),
     ("engine", &["backend", "config", "event", "outcome", "plugin", "retry", "state", "telemetry"]),
     ("telemetry", &["backend", "event", "outcome"]),
     ("backend", &["event", "outcome", "retry", "routing", "state", "target"]),

@@ -56,6 +56,7 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
         drain_timeout: config.engine.drain_timeout,
         until_idle: args.until_idle.then_some(UntilIdle { wait: args.idle_wait }),
         consumer: consumer_name(),
+        hops_max: 32,
     };
     tracing::info!(backend = %store.target, consumer = settings.consumer, pipelines = pipelines.len(), "running");
     // Guests run on threads of their own: none of them can hold up a renewal or a settlement.

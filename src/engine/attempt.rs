@@ -9,11 +9,13 @@ use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler};
 use super::leases::Leases;
+use super::lineage::{self, Origin};
 use super::permits::Permit;
 use super::pipeline::Pipeline;
 use super::summary::Counts;
 use crate::event::Leased;
 use crate::outcome::{Settlement, Verdict, decide};
+use crate::plugin::StateSource;
 use crate::telemetry;
 
 /// An event that this engine holds.
@@ -24,6 +26,8 @@ pub(super) struct Held {
     pub(super) leased: Leased,
     /// Under which the lease is kept.
     pub(super) ticket: u64,
+    /// How often its handler ran again because its state had changed under it.
+    pub(super) reruns: u32,
     /// Cancelled once the lease is lost.
     pub(super) lost: CancellationToken,
     /// What every line of the log about this attempt carries.
@@ -50,6 +54,9 @@ pub(super) struct Finished {
 /// One of a pipeline's workers: as many run at once as its `concurrency` says.
 pub(super) struct Worker {
     pub(super) pipeline: Arc<Pipeline>,
+    pub(super) hops_max: u32,
+    /// Where handlers read their state.
+    pub(super) state: Arc<dyn StateSource>,
     pub(super) queue: async_channel::Receiver<Held>,
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) counts: Arc<Counts>,
@@ -78,7 +85,7 @@ impl Worker {
         } else {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
             telemetry::attempt_bound(&held.span, &digest);
-            self.verdict(&held, handler.as_ref()).instrument(held.span.clone()).await
+            self.verdict(&held, handler.as_ref(), &digest).instrument(held.span.clone()).await
         };
         held.leases.attempt_over(held.ticket);
         let lease = held.leased.lease.clone();
@@ -87,7 +94,7 @@ impl Worker {
     }
 
     /// The handler's verdict; `None` where the lease was lost meanwhile.
-    async fn verdict(&self, held: &Held, handler: &dyn Handler) -> Option<Verdict> {
+    async fn verdict(&self, held: &Held, handler: &dyn Handler, digest: &str) -> Option<Verdict> {
         let Leased { event, lease } = &held.leased;
         let policy = &self.pipeline.retry;
         let delivery = Delivery {
@@ -95,7 +102,7 @@ impl Worker {
             group: self.pipeline.group.group.as_str(),
             attempt: lease.attempt,
             max_attempts: policy.max_attempts,
-            state: None,
+            state: Some(Arc::clone(&self.state)),
         };
         tokio::select! {
             biased;
@@ -105,6 +112,13 @@ impl Worker {
                 if let Err(fault) = &result {
                     self.counts.fault(fault.kind);
                 }
+                let origin = Origin {
+                    group: &self.pipeline.group,
+                    plugin: handler.name(),
+                    digest,
+                    hops_max: self.hops_max,
+                };
+                let result = result.map(|outcome| lineage::complete(outcome, event, &origin));
                 Some(decide(result, lease.attempt, policy, rand::random()))
             }
         }

@@ -175,7 +175,7 @@ impl Dispatcher {
         let span = telemetry::attempt_span(&self.pipeline.name, &leased);
         let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
         let leases = Arc::clone(&self.leases);
-        let held = Held { leased, ticket, lost, span, leases, _permit: self.permits.take() };
+        let held = Held { leased, ticket, reruns: 0, lost, span, leases, _permit: self.permits.take() };
         let sent = self.queue.send(held).await;
         sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))
     }
@@ -217,6 +217,8 @@ impl Dispatcher {
         let until_sweep = self.sweep_at.saturating_duration_since(Instant::now());
         let mut timeout = until_sweep.max(Duration::from_millis(1));
         let busy = self.permits.held() > 0;
+        // Before the look, so that what is appended after it ends the wait.
+        let stirred = self.seat.stirred();
         if let Some(idle) = &mut self.idle
             && !busy
         {
@@ -239,6 +241,7 @@ impl Dispatcher {
             () = self.stop.cancelled() => return Ok(()),
             // A run that is to end when idle ends with the last settlement, which wakes no wait.
             () = self.permits.until(|held| held == 0), if busy && self.idle.is_some() => return Ok(()),
+            () = stirred, if self.idle.is_some() => return Ok(()),
             waited = self.backend.wait(&self.pipeline.group, &self.pipeline.partitions, timeout) => waited,
         };
         if let Err(error) = waited {

@@ -12,6 +12,9 @@ use crate::plugin::Plugin;
 /// Something that handles events: a plugin, or a stand-in in tests of the loop.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
+    /// The handler's name, whatever its build.
+    fn name(&self) -> &str;
+
     /// Names the build that answers.
     fn digest(&self) -> Arc<str>;
 
@@ -22,6 +25,10 @@ pub trait Handler: Send + Sync + 'static {
 
 #[async_trait]
 impl Handler for Plugin {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
     fn digest(&self) -> Arc<str> {
         Arc::clone(Self::digest(self))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use super::pipeline::Pipeline;
@@ -43,6 +44,7 @@ pub struct Left {
 pub(super) struct Board {
     seats: Mutex<Seats>,
     changed: Notify,
+    stirred: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,15 @@ impl Board {
 }
 
 impl Seat {
+    pub(super) fn stirrer(&self) -> Stirrer {
+        Stirrer(Arc::clone(&self.board))
+    }
+
+    /// Waits until someone stirs, from the call on.
+    pub(super) fn stirred(&self) -> OwnedNotified {
+        Arc::clone(&self.board.stirred).notified_owned()
+    }
+
     pub(super) fn busy(&self) {
         self.set(false);
     }
@@ -97,6 +108,18 @@ impl Seat {
         if self.board.seats().idle.insert(self.number, idle) != Some(idle) {
             self.board.changed.notify_one();
         }
+    }
+}
+
+/// Wakes the pipelines of an engine that think they are idle.
+#[derive(Clone, Debug)]
+pub(super) struct Stirrer(Arc<Board>);
+
+impl Stirrer {
+    /// There may be new work for any pipeline: none is idle until it has looked again.
+    pub(super) fn stir(&self) {
+        self.0.seats().idle.values_mut().for_each(|idle| *idle = false);
+        self.0.stirred.notify_waiters();
     }
 }
 

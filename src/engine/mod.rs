@@ -18,9 +18,11 @@ mod attempt;
 mod dispatcher;
 mod fleet;
 mod handler;
+mod handler_state;
 mod health;
 mod idle;
 mod leases;
+mod lineage;
 mod permits;
 mod pipeline;
 mod prepare;
@@ -49,6 +51,9 @@ pub struct Settings {
     pub until_idle: Option<UntilIdle>,
     /// The consumer name; unique per start.
     pub consumer: String,
+    /// Handlers that an event may come through, each deriving from the one before, until one that
+    /// derives more makes a dead letter of it; at least 1.
+    pub hops_max: u32,
 }
 
 /// How a pipeline ended.

@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::attempt::Worker;
 use super::dispatcher::Dispatcher;
 use super::handler::{Handler, Slot};
+use super::handler_state::StoreState;
 use super::health::Health;
 use super::idle::Seat;
 use super::leases::{self, Leases};
@@ -22,6 +23,7 @@ use super::summary::Counts;
 use super::{Ended, Settings};
 use crate::backend::{Error, Shared};
 use crate::event::GroupKey;
+use crate::plugin::StateSource;
 use crate::retry::RetryPolicy;
 
 /// How long the last settlements of a drain may take before the engine ends without them: their
@@ -109,10 +111,13 @@ pub(super) async fn run(parts: Parts) -> Ended {
     let (queue, queued) = async_channel::bounded(pipeline.in_flight_max.max(1));
     let (finished, to_settle) = mpsc::channel(pipeline.in_flight_max.max(1));
 
+    let state = Arc::new(StoreState(Arc::clone(&backend)));
     let mut workers = JoinSet::new();
     for _ in 0..pipeline.concurrency.max(1) {
         let worker = Worker {
             pipeline: Arc::clone(&pipeline),
+            hops_max: settings.hops_max,
+            state: Arc::clone(&state) as Arc<dyn StateSource>,
             queue: queued.clone(),
             finished: finished.clone(),
             counts: Arc::clone(&counts),
@@ -130,6 +135,9 @@ pub(super) async fn run(parts: Parts) -> Ended {
         counts: Arc::clone(&counts),
         failure: failure.clone(),
         stop: stop.clone(),
+        // Weak, so that workers end when the dispatcher has ended.
+        again: queue.downgrade(),
+        stir: seat.stirrer(),
     };
     let settler = AbortOnDropHandle::new(tokio::spawn(settler.run(to_settle)));
     let renewer =

@@ -112,7 +112,8 @@ impl HttpGrant {
 
     /// Whether requests to this host, by name or address as the guest wrote it, are granted.
     pub(super) fn covers(&self, host: &str, port: u16, default_port: u16) -> bool {
-        let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
+        let host =
+            host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
         let named = match &self.host {
             HostPattern::Name(name) => *name == host,
             HostPattern::Below(name) => {
@@ -212,9 +213,24 @@ mod tests {
     #[test]
     fn private_addresses_are_known_in_every_form() {
         for address in [
-            "127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "0.1.2.3",
-            "100.64.0.1", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fd00::1", "ff02::1",
-            "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::",
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "172.16.0.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "0.1.2.3",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
         ] {
             assert!(is_private(address.parse().unwrap()), "{address}");
         }

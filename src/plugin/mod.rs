@@ -17,6 +17,7 @@ mod error;
 mod fault;
 mod grants;
 mod host;
+mod http;
 mod inspect;
 mod limits;
 mod output;
@@ -69,7 +70,13 @@ impl PluginSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        Self { name: name.into(), path, limits: Limits::default(), config: Vec::new(), grants: Grants::default() }
+        Self {
+            name: name.into(),
+            path,
+            limits: Limits::default(),
+            config: Vec::new(),
+            grants: Grants::default(),
+        }
     }
 }
 

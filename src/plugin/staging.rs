@@ -8,11 +8,9 @@ use async_trait::async_trait;
 
 use super::grants::Grants;
 use super::limits::EffectLimits;
-use crate::event::{JsonObject, Name, NewEvent};
+use crate::event::{JsonObject, NewEvent};
 use crate::outcome::{Effects, StagedEvent};
-use crate::state::{
-    Bucket, KEY_BYTES_MAX, StateKeys, StateRead, StateValue, StateWrite, VALUE_BYTES_MAX,
-};
+use crate::state::{Bucket, KEY_BYTES_MAX, StateKeys, StateRead, StateValue, StateWrite, VALUE_BYTES_MAX};
 
 /// Where a call's state is read from.
 #[async_trait]
@@ -157,7 +155,8 @@ impl Staging {
 
     async fn fetch(&mut self, bucket: &Bucket, keys: Vec<String>) -> Result<(), Refused> {
         let source = self.source.clone();
-        let source = source.ok_or_else(|| Refused::Denied("there is no state outside of a call".to_owned()))?;
+        let source =
+            source.ok_or_else(|| Refused::Denied("there is no state outside of a call".to_owned()))?;
         self.room_for(keys.len())?;
         let values = source.get(bucket, &keys).await.map_err(Refused::Store)?;
         for (key, value) in keys.into_iter().zip(values) {
@@ -170,7 +169,12 @@ impl Staging {
     }
 
     /// Stages a write.
-    pub(super) fn set(&mut self, bucket: &Bucket, key: String, value: Option<Vec<u8>>) -> Result<(), Refused> {
+    pub(super) fn set(
+        &mut self,
+        bucket: &Bucket,
+        key: String,
+        value: Option<Vec<u8>>,
+    ) -> Result<(), Refused> {
         check_key(&key)?;
         let bytes = value.as_ref().map_or(0, Vec::len);
         if bytes > VALUE_BYTES_MAX {
@@ -189,7 +193,12 @@ impl Staging {
     }
 
     /// Adds to a number, and gives the sum.
-    pub(super) async fn increment(&mut self, bucket: &Bucket, key: String, delta: u64) -> Result<u64, Refused> {
+    pub(super) async fn increment(
+        &mut self,
+        bucket: &Bucket,
+        key: String,
+        delta: u64,
+    ) -> Result<u64, Refused> {
         let value = self.get(bucket, vec![key.clone()]).await?.pop().flatten();
         let number = match &value {
             None => 0,
@@ -198,7 +207,9 @@ impl Staging {
                 .and_then(|text| text.parse::<u64>().ok())
                 .ok_or_else(|| Refused::Invalid(format!("the value of `{key}` is no number")))?,
         };
-        let sum = number.checked_add(delta).ok_or_else(|| Refused::Invalid(format!("`{key}` would exceed 2^64")))?;
+        let sum = number
+            .checked_add(delta)
+            .ok_or_else(|| Refused::Invalid(format!("`{key}` would exceed 2^64")))?;
         self.set(bucket, key, Some(sum.to_string().into_bytes()))?;
         Ok(sum)
     }
@@ -206,7 +217,8 @@ impl Staging {
     /// A page of a bucket's keys, as the store has them.
     pub(super) async fn keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys, Refused> {
         let source = self.source.clone();
-        let source = source.ok_or_else(|| Refused::Denied("there is no state outside of a call".to_owned()))?;
+        let source =
+            source.ok_or_else(|| Refused::Denied("there is no state outside of a call".to_owned()))?;
         source.keys(bucket, cursor).await.map_err(Refused::Store)
     }
 
@@ -255,8 +267,8 @@ impl GuestEvent {
     pub(super) fn into_new(self) -> Result<NewEvent, Refused> {
         let payload = String::from_utf8(self.payload)
             .map_err(|_| Refused::Invalid("the payload is not UTF-8".to_owned()))?;
-        let payload = JsonObject::parse(payload)
-            .map_err(|error| Refused::Invalid(format!("the payload: {error}")))?;
+        let payload =
+            JsonObject::parse(payload).map_err(|error| Refused::Invalid(format!("the payload: {error}")))?;
         let mut metadata = serde_json::Map::new();
         for (key, value) in self.metadata {
             metadata.insert(key, value.into());

@@ -6,14 +6,13 @@ use std::time::Instant;
 use tracing::Level;
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
-use wasmtime_wasi_http::{
-    Error as HttpError, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
-};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bindings::v0_1::wasi::config::store as config;
 use super::bindings::v0_1::wasi::logging::logging;
 use super::effects;
 use super::grants::Grants;
+use super::http::Client;
 use super::limits::{Guard, Limits};
 use super::output::{GuestStream, Output, Stream};
 use super::staging::Staging;
@@ -31,7 +30,7 @@ pub(super) type Config = Arc<[(String, String)]>;
 pub(super) struct State {
     wasi: WasiCtx,
     http: WasiHttpCtx,
-    hooks: NoHttp,
+    hooks: Client,
     pub(super) table: ResourceTable,
     config: Config,
     pub(super) staging: Staging,
@@ -60,7 +59,17 @@ impl State {
         let guard = Guard::new(limits.memory_bytes_max);
         let staging = Staging::new(Arc::clone(grants), limits.effects);
         let http = WasiHttpCtx::new();
-        Self { wasi, http, hooks: NoHttp, table, config, staging, guard, output, deadline }
+        Self {
+            wasi,
+            http,
+            hooks: Client::new(Arc::clone(grants)),
+            table,
+            config,
+            staging,
+            guard,
+            output,
+            deadline,
+        }
     }
 }
 
@@ -74,8 +83,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 }
 
 /// What [`link`] offers, in words, for a component that wants something else.
-pub(super) const OFFER: &str =
-    "WASI 0.2 with wasi:http, wasi:keyvalue@0.2.0-draft, wasi:config/store@0.2.0-rc.1, wasi:logging/logging@0.1.0-draft and wasmill:handler/outbox@0.1.0";
+pub(super) const OFFER: &str = "WASI 0.2 with wasi:http, wasi:keyvalue@0.2.0-draft, wasi:config/store@0.2.0-rc.1, wasi:logging/logging@0.1.0-draft and wasmill:handler/outbox@0.1.0";
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
@@ -109,23 +117,5 @@ impl logging::Host for State {
             logging::Level::Error | logging::Level::Critical => Level::ERROR,
         };
         self.output.message(level, &context, &message);
-    }
-}
-
-/// Refuses every outgoing request.
-struct NoHttp;
-
-type Sent = (http::Response<WasiBody>, Box<dyn Future<Output = Result<(), HttpError>> + Send>);
-
-impl WasiHttpHooks for NoHttp {
-    fn send_request(
-        &mut self,
-        request: http::Request<WasiBody>,
-        _: Option<RequestOptions>,
-        _: Box<dyn Future<Output = Result<(), HttpError>> + Send>,
-    ) -> Box<dyn Future<Output = Result<Sent, HttpError>> + Send> {
-        let host = request.uri().host().unwrap_or("an unnamed host").to_owned();
-        let text = format!("HTTP is not granted to this plugin: the request to {host} was not sent");
-        Box::new(async move { Err(HttpError::InternalError(Some(text))) })
     }
 }

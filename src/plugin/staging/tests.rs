@@ -22,12 +22,19 @@ impl StateSource for Shelf {
 }
 
 fn limits() -> EffectLimits {
-    EffectLimits { events_max: 2, event_bytes_sum_max: 1000, event_bytes_max: 500, state_keys_max: 3, state_bytes_max: 100 }
+    EffectLimits {
+        events_max: 2,
+        event_bytes_sum_max: 1000,
+        event_bytes_max: 500,
+        state_keys_max: 3,
+        state_bytes_max: 100,
+    }
 }
 
 fn staging(values: &[(&str, u64, &str)]) -> (Staging, Arc<Shelf>) {
     let value = |version, text: &str| StateValue { version, bytes: text.as_bytes().to_vec() };
-    let values = values.iter().map(|(key, version, text)| ((*key).to_owned(), value(*version, text))).collect();
+    let values =
+        values.iter().map(|(key, version, text)| ((*key).to_owned(), value(*version, text))).collect();
     let shelf = Arc::new(Shelf { values, asked: Mutex::default() });
     let grants = Grants { streams: vec![crate::event::Name::new("audit").unwrap()], ..Grants::default() };
     let mut staging = Staging::new(Arc::new(grants), limits());
@@ -80,8 +87,13 @@ async fn a_counter_counts_and_refuses_what_is_no_number() {
 async fn limits_and_grants_are_named_and_what_was_staged_before_stays() {
     let (mut staging, _) = staging(&[]);
     let denied = staging.append("other", event("{}"));
-    assert!(matches!(denied, Err(Refused::Denied(text)) if text.contains("`other`") && text.contains("allow_streams")));
-    assert!(matches!(staging.append("audit", event(&format!("{{\"a\":\"{}\"}}", "x".repeat(500)))), Err(Refused::Invalid(_))));
+    assert!(
+        matches!(denied, Err(Refused::Denied(text)) if text.contains("`other`") && text.contains("allow_streams"))
+    );
+    assert!(matches!(
+        staging.append("audit", event(&format!("{{\"a\":\"{}\"}}", "x".repeat(500)))),
+        Err(Refused::Invalid(_))
+    ));
     staging.append("audit", event("{}")).unwrap();
     staging.append("audit", event("{}")).unwrap();
     let full = staging.append("audit", event("{}"));
