@@ -291,6 +291,7 @@ macro_rules! conformance_promises {
                 outlives_a_reset
                 comes_again_after_a_reset
                 keeps_its_state_through_a_replay
+                outlives_a_rewind_to_before_what_was_trimmed
             }
             redeliver {
                 answers_each_event_in_order

@@ -6,10 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::Store;
 use super::control_kit::{ensure_afresh, events};
-use super::kit::{LONG, MANY, SHORT, Scene, ack, ensure_eq, ensure_none, reject, retry, sequences, until};
+use super::kit::{
+    LONG, MANY, SHORT, Scene, ack, ensure_eq, ensure_none, name, reject, retry, sequences, until,
+};
 use crate::backend::RewindKind::{Replay, Reset};
-use crate::backend::{DeadEvent, Held, PendingState, RewindKind, Settled, Trim};
-use crate::event::{Event, JsonObject, Leased, NewEvent};
+use crate::backend::{DeadEvent, Held, NewGroup, PendingState, RewindKind, Settled, Start, Trim};
+use crate::event::{Event, GroupKey, JsonObject, Leased, NewEvent};
 use crate::outcome::{Cause, FailureKind, Verdict};
 
 /// A group of which the given events of its only partition were rejected and redriven, and the
@@ -310,4 +312,30 @@ pub async fn keeps_its_state_through_a_replay(store: &dyn Store) -> Result<()> {
     scene.done(&held[0].lease, ack()).await?;
     scene.done(&again.lease, ack()).await?;
     ensure_eq("the parked one waits", counts(&scene).await?, (4, 0, 1, 1))
+}
+
+/// Where the log has it no more, no rewind lets it go, however far back the group is moved.
+pub async fn outlives_a_rewind_to_before_what_was_trimmed(store: &dyn Store) -> Result<()> {
+    for kind in [Replay, Reset] {
+        let stream = name(&format!("events-of-a-{kind}"))?;
+        store.backend().create_stream(&stream, 1).await?;
+        let group = GroupKey::new(stream, name("workers")?);
+        let new = NewGroup { max_attempts: MANY, start: Start::Beginning };
+        store.backend().create_group(&group, new).await?;
+        let scene = Scene { backend: store.backend(), group, partitions: vec![0] };
+        scene.append(0, 5).await?;
+        let held = scene.claim_all("a", 5).await?;
+        scene.reject_all(&held[1..2]).await?;
+        scene.ack_all(&[&held[..1], &held[2..]].concat()).await?;
+        scene.redrive_all().await?;
+        scene.cut(0, 3).await?;
+        scene.rewind(kind, &[(0, 0)]).await?;
+        let again = scene.claim_all("b", 3).await?;
+        ensure_eq("it comes beside what the log has", sequences(&again), vec![2, 4, 5])?;
+        ensure_eq("as it was", events(&again), events(&[&held[1..2], &held[3..]].concat()))?;
+        ensure_afresh(&again)?;
+        scene.ack_all(&again).await?;
+        scene.ensure_drained().await?;
+    }
+    Ok(())
 }
