@@ -29,6 +29,7 @@ mod rewind;
 mod rows;
 mod scan;
 mod settle;
+mod state;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,7 @@ use crate::backend::{
     Settled, StreamInfo, StreamSummary, Trim, Trimmed,
 };
 use crate::event::{GroupKey, Lease, Name, NewEvent};
+use crate::state::{Bucket, StateKeys, StateValue};
 
 /// How long an operation waits for the lock of another process before it fails as busy.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -217,8 +219,8 @@ impl Backend for Sqlite {
     async fn settle(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>> {
         settle::check_batch(request.settlements.len())?;
         let (group, consumer) = (request.group.clone(), request.consumer.to_owned());
-        let settlements = request.settlements.to_vec();
-        self.writer.call(move |op| settle::settle(op, &group, &consumer, &settlements)).await
+        let (settlements, bytes_max) = (request.settlements.to_vec(), self.event_bytes_max);
+        self.writer.call(move |op| settle::settle(op, &group, &consumer, &settlements, bytes_max)).await
     }
 
     async fn pending(
@@ -278,6 +280,17 @@ impl Backend for Sqlite {
     async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
         let group = group.clone();
         self.writer.call(move |op| heal::heal(op, &group, partition)).await
+    }
+
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>> {
+        state::check_batch(keys.len())?;
+        let (bucket, keys) = (bucket.clone(), keys.to_vec());
+        self.reader().call(move |op| state::get(op, &bucket, &keys)).await
+    }
+
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys> {
+        let bucket = bucket.clone();
+        self.reader().call(move |op| state::keys(op, &bucket, cursor)).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

@@ -134,3 +134,22 @@ CREATE TABLE dead_letters (
   dead_lettered_at TEXT NOT NULL
 ) STRICT;
 CREATE INDEX dead_letters_by_group ON dead_letters (group_id);
+
+-- What handlers keep. A key's version is another one for each commit that wrote it, and never comes
+-- twice: `state_versions` counts them all. With a rowid, since values can be large.
+CREATE TABLE state (
+  row_id    INTEGER PRIMARY KEY,
+  namespace TEXT NOT NULL,
+  bucket    TEXT NOT NULL,
+  key       TEXT NOT NULL,
+  version   INTEGER NOT NULL,
+  value     BLOB NOT NULL,
+  UNIQUE (namespace, bucket, key)
+) STRICT;
+CREATE INDEX state_by_row ON state (namespace, bucket, row_id);
+
+CREATE TABLE state_versions (
+  id   INTEGER PRIMARY KEY CHECK (id = 1),
+  last INTEGER NOT NULL
+) STRICT;
+INSERT INTO state_versions VALUES (1, 0);

@@ -12,10 +12,11 @@ use super::lane::Lane;
 use super::lookup::{Group, move_frontier};
 use super::rewind::{Markers, markers};
 use super::rows::{receipt, stored};
+use super::state;
 use super::worker::Op;
 use crate::backend::{Error, Result, SETTLE_BATCH_MAX, Settled};
 use crate::event::{GroupKey, Lease};
-use crate::outcome::{FailureKind, Settlement, Verdict};
+use crate::outcome::{Effects, FailureKind, Settlement, Verdict};
 
 /// Checks that one call takes so many items.
 pub(super) fn check_batch(items: usize) -> Result<()> {
@@ -30,6 +31,7 @@ pub(super) fn settle(
     key: &GroupKey,
     consumer: &str,
     settlements: &[Settlement],
+    event_bytes_max: usize,
 ) -> Result<Vec<Settled>> {
     let group = op.group(key)?;
     let markers = markers(op, &group)?;
@@ -38,6 +40,13 @@ pub(super) fn settle(
     for settlement in settlements {
         settled.push(match held(op, &group, &markers, &settlement.lease)? {
             Ok(held) => {
+                if let Some(effects) = effects(&settlement.verdict) {
+                    if let Err(refused) = state::check(op, effects, event_bytes_max)? {
+                        settled.push(refused);
+                        continue;
+                    }
+                    state::commit(op, effects)?;
+                }
                 if write(op, &group, consumer, settlement, held)? == Fate::Ended {
                     ended.insert(settlement.lease.partition);
                 }
@@ -50,6 +59,14 @@ pub(super) fn settle(
         move_frontier(op, group.id, partition)?;
     }
     Ok(settled)
+}
+
+/// What is committed with the verdict.
+fn effects(verdict: &Verdict) -> Option<&Effects> {
+    match verdict {
+        Verdict::Ack(effects) if !effects.is_empty() => Some(effects),
+        _ => None,
+    }
 }
 
 pub(super) fn renew(
