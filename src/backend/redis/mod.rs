@@ -25,6 +25,7 @@ use super::{
     Settled, StreamInfo, StreamSummary, Trim, Trimmed,
 };
 use crate::event::{GroupKey, Lease, Name, NewEvent};
+use crate::state::{Bucket, StateKeys, StateValue};
 use crate::target::RedisUrl;
 use connection::{Connection, Effect};
 use keys::Keys;
@@ -47,6 +48,7 @@ mod scripts;
 mod settle;
 mod state;
 mod unbuilt;
+mod values;
 mod wait;
 
 pub use report::{Persistence, ServerReport};
@@ -277,6 +279,14 @@ impl Backend for Redis {
 
     async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
         self.do_heal(group, partition).await
+    }
+
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>> {
+        self.do_state(bucket, keys).await
+    }
+
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys> {
+        self.do_state_keys(bucket, cursor).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

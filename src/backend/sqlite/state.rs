@@ -16,9 +16,9 @@ const KEYS_PAGE: usize = 500;
 
 pub(super) const GET: &str =
     "SELECT version, value FROM state WHERE namespace = ?1 AND bucket = ?2 AND key = ?3";
-pub(super) const VERSION: &str = "SELECT version FROM state WHERE namespace = ?1 AND bucket = ?2 AND key = ?3";
-pub(super) const KEYS: &str =
-    "SELECT row_id, key FROM state WHERE namespace = ?1 AND bucket = ?2 AND row_id > ?3 ORDER BY row_id LIMIT ?4";
+pub(super) const VERSION: &str =
+    "SELECT version FROM state WHERE namespace = ?1 AND bucket = ?2 AND key = ?3";
+pub(super) const KEYS: &str = "SELECT row_id, key FROM state WHERE namespace = ?1 AND bucket = ?2 AND row_id > ?3 ORDER BY row_id LIMIT ?4";
 
 /// Checks that one call takes so many keys.
 pub(super) fn check_batch(keys: usize) -> Result<()> {
