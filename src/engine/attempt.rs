@@ -119,7 +119,7 @@ impl Worker {
                     hops_max: self.hops_max,
                 };
                 let result = result.map(|outcome| lineage::complete(outcome, event, &origin));
-                Some(decide(result, lease.attempt, policy, rand::random()))
+                Some(decide(result, lease.attempt, policy, self.pipeline.on_fault, rand::random()))
             }
         }
     }
