@@ -44,24 +44,24 @@ impl Need {
             Self::State => true,
         }
     }
+
+    fn grant(self) -> &'static str {
+        match self {
+            Self::Http => "`allow_http = [\"host:port\"]`",
+            Self::Outbox => "`allow_streams = [\"stream\"]`",
+            Self::State => "`buckets = { name = \"shared-name\" }`",
+        }
+    }
 }
 
-/// The import and the line to write.
+/// The import, and the line to write below `[plugins.NAME]`.
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (import, grant) = match self {
-            Self::Http => {
-                ("wasi:http/outgoing-handler", "`allow_http = [\"host:port\"]` grants requests to that host")
-            }
-            Self::Outbox => {
-                ("wasmill:handler/outbox", "`allow_streams = [\"stream\"]` grants appending to that stream")
-            }
-            Self::State => (
-                "wasi:keyvalue",
-                "its pipeline's own buckets need no grant; `buckets = { name = \"shared-name\" }` maps to shared ones",
-            ),
-        };
-        write!(f, "imports {import}: {grant}")
+        let (import, grant) = (self.import().trim_end_matches('/'), self.grant());
+        match self {
+            Self::State => write!(f, "imports {import}: its own buckets need no grant, shared ones {grant}"),
+            Self::Http | Self::Outbox => write!(f, "imports {import}: add {grant}"),
+        }
     }
 }
 
