@@ -201,12 +201,14 @@ async fn check_output(
             }
         }
         Err(Error::StreamNotFound(_)) if !stream.is_portable() => {
-            let detail = format!("the stream `{stream}` does not exist, and has a name that we would not create");
+            let detail =
+                format!("the stream `{stream}` does not exist, and has a name that we would not create");
             findings.refuse("plugin", plugin, &detail)
         }
         Err(Error::StreamNotFound(_)) => {
             let partitions = output::count(output.partitions.unwrap_or(1).into(), "partition");
-            let detail = format!("may append to the stream `{stream}`; `run` will create it with {partitions}");
+            let detail =
+                format!("may append to the stream `{stream}`; `run` will create it with {partitions}");
             findings.ok("plugin", plugin, &detail)
         }
         Err(error) => Err(error.into()),

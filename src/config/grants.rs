@@ -20,8 +20,7 @@ pub(super) const ENV_FORM: &str =
     "`allow_env` names environment variables of the engine, as in `[\"LANG\", \"API_URL\"]`";
 pub(super) const DIRS_FORM: &str = "`allow_dirs` names directories, as in `[\"models\", { path = \"out\", guest = \"/out\", write = true }]`";
 pub(super) const STREAMS_FORM: &str = "`allow_streams` names streams, as in `[\"audit\", \"alerts\"]`";
-pub(super) const BUCKETS_FORM: &str =
-    "`buckets` gives the plugin's name for a shared bucket and that bucket's name, as in `{ rates = \"fx-rates\" }`";
+pub(super) const BUCKETS_FORM: &str = "`buckets` gives the plugin's name for a shared bucket and that bucket's name, as in `{ rates = \"fx-rates\" }`";
 
 impl Resolver<'_> {
     /// All that a plugin is granted.
@@ -116,7 +115,10 @@ impl Resolver<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => format!("{shown} does not exist"),
             Err(error) => format!("cannot look for {shown}: {}", error.kind()),
         };
-        let help = format!("{} must exist before the engine starts; the path is relative to the folder of this file", quoted("allow_dirs"));
+        let help = format!(
+            "{} must exist before the engine starts; the path is relative to the folder of this file",
+            quoted("allow_dirs")
+        );
         self.report(Problem::at(&written.span, title).help(help));
         None
     }

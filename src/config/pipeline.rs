@@ -86,16 +86,11 @@ impl Resolver<'_> {
             DeadLetter,
             Pause,
         }
-        let after = self.integer(
-            "after",
-            raw.after.as_ref(),
-            &bounds::FAULTS_AFTER,
-            bounds::FAULTS_AFTER_DEFAULT,
-        );
+        let after =
+            self.integer("after", raw.after.as_ref(), &bounds::FAULTS_AFTER, bounds::FAULTS_AFTER_DEFAULT);
         let twice = after.unwrap_or_default().saturating_mul(2);
         let of = self.integer("of", raw.of.as_ref(), &bounds::FAULTS_OF, twice);
-        let words =
-            [("retry", Action::Retry), ("dead-letter", Action::DeadLetter), ("pause", Action::Pause)];
+        let words = [("retry", Action::Retry), ("dead-letter", Action::DeadLetter), ("pause", Action::Pause)];
         let action = self.word("action", raw.action.as_ref()?, &words)?;
         let idle = raw.after.as_ref().or(raw.of.as_ref());
         if let Some(key) = idle.filter(|_| action != Action::Pause) {
@@ -110,7 +105,8 @@ impl Resolver<'_> {
             Action::Pause if of >= after => Some(OnFault::Pause { after, of }),
             Action::Pause => {
                 let at = raw.of.as_ref().or(raw.after.as_ref())?;
-                let problem = Problem::at(&at.span, format!("there are never {after} faults among {of} attempts"));
+                let problem =
+                    Problem::at(&at.span, format!("there are never {after} faults among {of} attempts"));
                 self.report(problem.help("`of` is at least `after`"));
                 None
             }

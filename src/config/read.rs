@@ -63,8 +63,7 @@ const RETRY: Shape = Shape { name: "retry", keys: &["max_attempts", "initial", "
 const ON_FAULT: Shape = Shape { name: "on_fault", keys: &["action", "after", "of"] };
 
 /// Every table of the file.
-const SHAPES: [&Shape; 9] =
-    [&FILE, &BACKEND, &PLUGIN, &DIR, &STREAM, &ENGINE, &PIPELINE, &RETRY, &ON_FAULT];
+const SHAPES: [&Shape; 9] = [&FILE, &BACKEND, &PLUGIN, &DIR, &STREAM, &ENGINE, &PIPELINE, &RETRY, &ON_FAULT];
 
 impl RawConfig {
     /// Reads the whole file.

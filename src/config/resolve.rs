@@ -163,11 +163,7 @@ impl<'a> Resolver<'a> {
         let max_event_bytes = max_event_bytes.and_then(|bytes| usize::try_from(bytes).ok());
         let max_hops =
             self.integer("max_hops", raw.max_hops.as_ref(), &bounds::MAX_HOPS, bounds::MAX_HOPS_DEFAULT);
-        Some(Engine {
-            drain_timeout: drain_timeout?,
-            max_event_bytes: max_event_bytes?,
-            max_hops: max_hops?,
-        })
+        Some(Engine { drain_timeout: drain_timeout?, max_event_bytes: max_event_bytes?, max_hops: max_hops? })
     }
 
     /// Resolves what may be absent: the outer `None` is a problem, the inner one an absence.

@@ -43,7 +43,10 @@ pub use fleet::{Changes, Remote, remote};
 pub use handler::{Delivery, Handler, Slot};
 pub use idle::{Left, UntilIdle};
 pub use pipeline::{Pipeline, PipelineError};
-pub use prepare::{Output, PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_output, fit_partitions, prepare};
+pub use prepare::{
+    Output, PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_output, fit_partitions,
+    prepare,
+};
 pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
 pub use watch::{Mark, Watch};

@@ -171,7 +171,12 @@ impl Reloader {
 
     /// Loads a plugin's build where its file or its settings have changed. False where the whole file
     /// cannot be carried over without it.
-    async fn plan_plugin(&mut self, engine: &config::Engine, plugin: &config::Plugin, plan: &mut Plan) -> bool {
+    async fn plan_plugin(
+        &mut self,
+        engine: &config::Engine,
+        plugin: &config::Plugin,
+        plan: &mut Plan,
+    ) -> bool {
         let spec = spec(engine, plugin);
         let mark = Mark::of(&spec.path);
         self.seen.insert(spec.path.clone(), mark.clone());

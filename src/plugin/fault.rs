@@ -34,7 +34,8 @@ pub(super) fn classify(error: &wasmtime::Error, state: &State, timeout_ms: u128)
         // A guest that is refused memory aborts in one of many ways: the cause is the same.
         (FaultKind::Memory, memory(refused, state.guard.bytes_max()))
     } else if let Some(refused) = state.guard.refused_elements {
-        let reason = format!("the guest wanted {refused} elements in its tables, the limit is {TABLE_ELEMENTS_MAX}");
+        let reason =
+            format!("the guest wanted {refused} elements in its tables, the limit is {TABLE_ELEMENTS_MAX}");
         (FaultKind::Memory, reason)
     } else if let Some(I32Exit(code)) = error.downcast_ref() {
         (FaultKind::Trap, format!("the guest called exit with code {code} instead of answering"))

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::output::Output;
-use http_body_util::BodyExt as _;
 use crate::grants::{Grants, HttpGrant, is_private};
+use http_body_util::BodyExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -20,7 +20,6 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tracing::{Instrument as _, Level};
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
-
 
 /// Waits of a guest that names none of its own; the call's own timeout is shorter as a rule.
 const WAIT_DEFAULT: Duration = Duration::from_secs(600);

@@ -111,7 +111,14 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: 0, bytes_before: 0, elements: 0, refused_bytes: None, refused_elements: None }
+        Self {
+            bytes_max,
+            bytes: 0,
+            bytes_before: 0,
+            elements: 0,
+            refused_bytes: None,
+            refused_elements: None,
+        }
     }
 
     pub(super) fn bytes_max(&self) -> usize {

@@ -78,7 +78,8 @@ impl Output {
         if lines.dropped > 0 {
             let dropped = lines.dropped;
             let max = lines.count_max;
-            let text = format!("{dropped} more lines dropped: a call may log {max} (`max_log_lines` raises it)");
+            let text =
+                format!("{dropped} more lines dropped: a call may log {max} (`max_log_lines` raises it)");
             emit(Level::WARN, None, &text);
             lines.dropped = 0;
         }

@@ -87,8 +87,10 @@ pub(super) fn check(
     let linked = linker
         .instantiate_pre(component)
         .map_err(|error| Refusal::Import { reason: chain(&error), found: imports })?;
-    let handler = v0_1::HandlerPre::new(linked)
-        .map_err(|error| Refusal::HandlerType { reason: chain(&error), found: inspect::signature(&handle) })?;
+    let handler = v0_1::HandlerPre::new(linked).map_err(|error| Refusal::HandlerType {
+        reason: chain(&error),
+        found: inspect::signature(&handle),
+    })?;
     Ok((handler, needs))
 }
 

@@ -38,8 +38,9 @@ pub(super) fn refuse(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 }
 
 fn denied<T: 'static>(store: &StoreContextMut<'_, State>, what: &str) -> Result<Resource<T>, ErrorCode> {
-    let text =
-        format!("{what} is refused: no plugin has sockets; HTTP goes through wasi:http, to the hosts of `allow_http`");
+    let text = format!(
+        "{what} is refused: no plugin has sockets; HTTP goes through wasi:http, to the hosts of `allow_http`"
+    );
     store.data().output.message(Level::WARN, "", &text);
     Err(ErrorCode::AccessDenied)
 }

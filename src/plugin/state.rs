@@ -8,15 +8,15 @@ use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::{FsPerms, ResourceTable, WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use crate::grants::Grants;
 use super::bindings::v0_1::wasi::config::store as config;
 use super::bindings::v0_1::wasi::logging::logging;
-use super::{effects, sockets};
 use super::http::Client;
 use super::limits::{Guard, Limits};
 use super::meter::Meter;
 use super::output::{GuestStream, Output, Stream};
 use super::staging::Staging;
+use super::{effects, sockets};
+use crate::grants::Grants;
 
 /// Handles that a guest may hold at once: streams, pollables, requests.
 const HANDLES_MAX: usize = 10_000;
