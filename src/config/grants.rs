@@ -116,7 +116,7 @@ impl Resolver<'_> {
             Err(error) => format!("cannot look for {shown}: {}", error.kind()),
         };
         let help = format!(
-            "{} must exist before the engine starts; the path is relative to the folder of this file",
+            "a directory of {} must be there; its path is relative to the folder of this file",
             quoted("allow_dirs")
         );
         self.report(Problem::at(&written.span, title).help(help));

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tracing::instrument::WithSubscriber as _;
 use tracing::{Instrument as _, Level};
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
@@ -55,7 +56,7 @@ impl WasiHttpHooks for Client {
             sent
         };
         // What is said of it belongs to the attempt, on whichever task it is sent.
-        Box::new(sent.in_current_span())
+        Box::new(sent.in_current_span().with_current_subscriber())
     }
 }
 
