@@ -123,8 +123,8 @@ pub fn paused(pipeline: &str, plugin: &str, digest: &str, (faults, attempts): (u
         faults,
         attempts,
         fault,
-        "paused: too many attempts ended in a fault, and no event spends another one; a new build of the plugin \
-         resumes it, and so does SIGHUP"
+        "paused: too many attempts ended in a fault, and no event spends another one; a new build of the plugin, or \
+         new settings for it, resume it, and so does SIGHUP"
     );
 }
 

@@ -80,14 +80,14 @@ impl Worker {
     }
 
     async fn attempt(&self, held: Held) -> Finished {
-        let handler = self.pipeline.handler();
+        let (handler, number) = self.pipeline.handler();
         let digest = handler.digest();
         let verdict = if self.drain.is_cancelled() || self.brake.engaged() {
             Some(Verdict::Release)
         } else {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
             telemetry::attempt_bound(&held.span, &digest);
-            self.verdict(&held, handler.as_ref(), &digest).instrument(held.span.clone()).await
+            self.verdict(&held, (handler.as_ref(), number), &digest).instrument(held.span.clone()).await
         };
         held.leases.attempt_over(held.ticket);
         let lease = held.leased.lease.clone();
@@ -96,7 +96,12 @@ impl Worker {
     }
 
     /// The handler's verdict; `None` where the lease was lost meanwhile.
-    async fn verdict(&self, held: &Held, handler: &dyn Handler, digest: &Arc<str>) -> Option<Verdict> {
+    async fn verdict(
+        &self,
+        held: &Held,
+        (handler, number): (&dyn Handler, u64),
+        digest: &Arc<str>,
+    ) -> Option<Verdict> {
         let Leased { event, lease } = &held.leased;
         let policy = &self.pipeline.retry;
         let delivery = Delivery {
@@ -111,7 +116,7 @@ impl Worker {
             () = held.lost.cancelled() => None,
             () = self.cut.cancelled() => Some(Verdict::Release),
             result = started(handler.handle(event, &delivery)) => {
-                self.brake.attempted(result.as_ref().err(), handler.name(), digest);
+                self.brake.attempted(result.as_ref().err(), handler, number);
                 if let Err(fault) = &result {
                     self.counts.fault(fault.kind);
                 }

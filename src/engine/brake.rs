@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use tokio::sync::Notify;
 
 use super::conditions::{Condition, Conditions, Pause};
-use super::handler::Slot;
+use super::handler::{Handler, Slot};
 use crate::outcome::{Fault, OnFault};
 use crate::telemetry;
 
@@ -30,9 +30,9 @@ pub(super) struct Brake {
 struct Recent {
     /// The last attempts, whether each ended in a fault.
     attempts: VecDeque<bool>,
-    /// The build for which the pipeline pauses, or paused until another one came: what still runs of
+    /// The build, by its number in the slot, for which the pipeline pauses, or paused until another one came: what still runs of
     /// it says nothing about the one that follows.
-    blamed: Option<Arc<str>>,
+    blamed: Option<u64>,
 }
 
 impl Brake {
@@ -55,11 +55,11 @@ impl Brake {
     }
 
     /// An attempt has ended.
-    pub(super) fn attempted(&self, fault: Option<&Fault>, plugin: &str, digest: &Arc<str>) {
+    pub(super) fn attempted(&self, fault: Option<&Fault>, handler: &dyn Handler, number: u64) {
         let Some((after, of)) = self.limit else { return };
         let mut recent = self.recent();
         // Attempts that ran when it paused end like any other, and change nothing.
-        if self.engaged() || recent.blamed.as_ref() == Some(digest) {
+        if self.engaged() || recent.blamed == Some(number) {
             return;
         }
         recent.attempts.push_back(fault.is_some());
@@ -72,14 +72,15 @@ impl Brake {
             since: SystemTime::now(),
             faults,
             attempts: recent.attempts.len(),
-            plugin: plugin.to_owned(),
-            digest: Arc::clone(digest),
+            plugin: handler.name().to_owned(),
+            digest: handler.digest(),
             fault: fault.message.clone(),
         };
-        recent.blamed = Some(Arc::clone(digest));
+        recent.blamed = Some(number);
         recent.attempts.clear();
         self.engaged.store(true, Ordering::Release);
-        telemetry::paused(&self.pipeline, &pause.plugin, digest, (faults, pause.attempts), &pause.fault);
+        let counts = (faults, pause.attempts);
+        telemetry::paused(&self.pipeline, &pause.plugin, &pause.digest, counts, &pause.fault);
         self.conditions.set(&self.pipeline, Condition::Paused(pause));
     }
 
@@ -101,11 +102,11 @@ impl Brake {
     pub(super) async fn released(&self, slot: &Slot) {
         loop {
             let resumed = self.resumed.notified();
-            let blamed = self.recent().blamed.clone();
+            let blamed = self.recent().blamed;
             let Some(blamed) = blamed.filter(|_| self.engaged()) else { return };
             tokio::select! {
                 () = resumed => {}
-                () = slot.other_than(&blamed) => self.let_go("there is a new build of its plugin"),
+                () = slot.other_than(blamed) => self.let_go("its plugin was replaced"),
             }
         }
     }
@@ -114,25 +115,47 @@ impl Brake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::FaultKind;
+    use crate::engine::Delivery;
+    use crate::event::Event;
+    use crate::outcome::{FaultKind, Outcome};
 
     fn brake(on_fault: OnFault) -> Brake {
         Brake::new(&"p".into(), on_fault, Arc::default())
     }
 
-    fn attempts(brake: &Brake, digest: &str, faulted: &[bool]) {
-        let fault = Fault { kind: FaultKind::Trap, message: "it broke".to_owned() };
+    struct Broken;
+
+    #[async_trait::async_trait]
+    impl Handler for Broken {
+        fn name(&self) -> &str {
+            "x"
+        }
+
+        fn digest(&self) -> Arc<str> {
+            "0123".into()
+        }
+
+        async fn handle(&self, _: &Event, _: &Delivery<'_>) -> Result<Outcome, Fault> {
+            Err(fault())
+        }
+    }
+
+    fn fault() -> Fault {
+        Fault { kind: FaultKind::Trap, message: "it broke".to_owned() }
+    }
+
+    fn attempts(brake: &Brake, number: u64, faulted: &[bool]) {
         for faulted in faulted {
-            brake.attempted(faulted.then_some(&fault), "x", &digest.into());
+            brake.attempted(faulted.then(fault).as_ref(), &Broken, number);
         }
     }
 
     #[test]
     fn it_engages_at_the_fault_that_is_one_too_many() {
         let brake = brake(OnFault::Pause { after: 2, of: 3 });
-        attempts(&brake, "one", &[true, false, false, true, false, false, true]);
+        attempts(&brake, 1, &[true, false, false, true, false, false, true]);
         assert!(!brake.engaged(), "never two among three");
-        attempts(&brake, "one", &[true]);
+        attempts(&brake, 1, &[true]);
         assert!(brake.engaged());
         let condition = brake.conditions.snapshot().remove("p");
         let Some(Condition::Paused(pause)) = condition else { panic!("{condition:?}") };
@@ -140,21 +163,21 @@ mod tests {
         brake.release();
         assert!(!brake.engaged());
         assert_eq!(brake.conditions.snapshot().get("p"), Some(&Condition::Running));
-        attempts(&brake, "one", &[true]);
+        attempts(&brake, 1, &[true]);
         assert!(!brake.engaged(), "it counts from zero");
-        attempts(&brake, "one", &[true]);
+        attempts(&brake, 1, &[true]);
         assert!(brake.engaged(), "the same build can be blamed again");
     }
 
     #[test]
     fn what_still_runs_of_a_blamed_build_does_not_count_against_the_next() {
         let brake = brake(OnFault::Pause { after: 2, of: 2 });
-        attempts(&brake, "one", &[true, true]);
+        attempts(&brake, 1, &[true, true]);
         assert!(brake.engaged());
         brake.let_go("a new build");
-        attempts(&brake, "one", &[true, true, true]);
+        attempts(&brake, 1, &[true, true, true]);
         assert!(!brake.engaged());
-        attempts(&brake, "two", &[true, true]);
+        attempts(&brake, 2, &[true, true]);
         assert!(brake.engaged());
     }
 
@@ -162,7 +185,7 @@ mod tests {
     fn without_the_policy_it_never_engages() {
         for on_fault in [OnFault::Retry, OnFault::DeadLetter] {
             let brake = brake(on_fault);
-            attempts(&brake, "one", &[true; 100]);
+            attempts(&brake, 1, &[true; 100]);
             assert!(!brake.engaged());
         }
     }

@@ -56,7 +56,7 @@ pub(super) struct Dispatcher {
     idle: Option<IdleWatch>,
 }
 
-type Wiring = (async_channel::Sender<Held>, Arc<Leases>, Arc<Permits>, Arc<Counts>);
+type Wiring = (async_channel::Sender<Held>, Arc<Leases>, Arc<Permits>, Arc<Counts>, Arc<Brake>);
 
 impl Dispatcher {
     pub(super) fn new(
@@ -64,8 +64,7 @@ impl Dispatcher {
         pipeline: Arc<Pipeline>,
         settings: Arc<Settings>,
         health: Arc<Health>,
-        (queue, leases, permits, counts): Wiring,
-        brake: Arc<Brake>,
+        (queue, leases, permits, counts, brake): Wiring,
         seat: Seat,
         stop: CancellationToken,
     ) -> Self {

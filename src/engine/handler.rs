@@ -42,7 +42,8 @@ impl Handler for Plugin {
 /// A plugin's place in the pipelines that use it. A new attempt takes the build that stands there;
 /// a running one keeps the build it began with, which goes once the last of them has ended.
 pub struct Slot {
-    current: RwLock<Arc<dyn Handler>>,
+    /// With its number: how many stood there before.
+    current: RwLock<(Arc<dyn Handler>, u64)>,
     replaced: Notify,
 }
 
@@ -50,30 +51,36 @@ impl Slot {
     /// A place that holds this build.
     #[must_use]
     pub fn new(handler: Arc<dyn Handler>) -> Arc<Self> {
-        Arc::new(Self { current: RwLock::new(handler), replaced: Notify::new() })
+        Arc::new(Self { current: RwLock::new((handler, 0)), replaced: Notify::new() })
     }
 
     /// The build that new attempts use.
     #[must_use]
     pub fn get(&self) -> Arc<dyn Handler> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.numbered().0
+    }
+
+    /// The same, and its number: another one for each build, or set of settings, that stood there.
+    pub(super) fn numbered(&self) -> (Arc<dyn Handler>, u64) {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts another build there, and gives back the one that stood there before.
     pub fn replace(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, handler);
+        let number = current.1 + 1;
+        let (before, _) = std::mem::replace(&mut *current, (handler, number));
         drop(current);
         self.replaced.notify_waiters();
         before
     }
 
-    /// Waits until a build with another digest stands there.
-    pub(super) async fn other_than(&self, digest: &str) {
+    /// Waits until something else than what has this number stands there.
+    pub(super) async fn other_than(&self, number: u64) {
         loop {
             // Registered before the look, so that a change in between is not missed.
             let replaced = self.replaced.notified();
-            if *self.get().digest() != *digest {
+            if self.numbered().1 != number {
                 return;
             }
             replaced.await;

@@ -68,9 +68,9 @@ impl std::fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// The build that new attempts use.
-    pub(super) fn handler(&self) -> Arc<dyn Handler> {
-        self.plugin.get()
+    /// The build that new attempts use, and its number in the plugin's slot.
+    pub(super) fn handler(&self) -> (Arc<dyn Handler>, u64) {
+        self.plugin.numbered()
     }
 }
 
@@ -181,8 +181,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
         Arc::clone(&pipeline),
         Arc::clone(&settings),
         health,
-        (queue, Arc::clone(&leases), Arc::new(Permits::default()), Arc::clone(&counts)),
-        brake,
+        (queue, Arc::clone(&leases), Arc::new(Permits::default()), Arc::clone(&counts), brake),
         seat,
         stop,
     );
