@@ -56,6 +56,9 @@ impl Redis {
                 self.keys.due(group, *p),
                 self.keys.suspects(group, *p),
                 self.keys.dead_letters(group),
+                self.keys.note(group),
+                self.keys.redriven(group, *p),
+                self.keys.copies(group, *p),
             ]);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group));
             for &place in places {
@@ -82,6 +85,7 @@ impl Redis {
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
                 self.keys.suspects(group, *p),
+                self.keys.note(group),
             ]);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group)).arg(millis(lease));
             for &place in places {
