@@ -38,7 +38,9 @@ mod codec;
 mod connection;
 mod errors;
 mod explain;
+mod gaps;
 mod groups;
+mod heal;
 mod keys;
 mod listings;
 mod pending;
@@ -52,7 +54,7 @@ mod scripts;
 mod settle;
 mod start;
 mod state;
-mod unbuilt;
+mod trim;
 mod wait;
 
 pub use report::{Persistence, ServerReport};
@@ -68,6 +70,7 @@ pub struct Redis {
     /// Partition counts never change while a stream lives; scripts notice where one has.
     partitions: Mutex<HashMap<Name, u32>>,
     groups: Mutex<HashMap<GroupKey, Arc<GroupState>>>,
+    trims: trim::KnownGroups,
 }
 
 impl Redis {
@@ -84,6 +87,7 @@ impl Redis {
             append_time_max: settings.append_time_max,
             partitions: Mutex::default(),
             groups: Mutex::default(),
+            trims: trim::KnownGroups::default(),
         })
     }
 
