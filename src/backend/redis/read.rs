@@ -173,7 +173,7 @@ impl Part {
     /// The lowest and the highest sequence that belong to this part.
     fn bounds(&self, range: ScanRange) -> (u64, u64) {
         let last = self.rows.last().map(|(sequence, _)| *sequence);
-        let (low, high) = (range.after + 1, range.until);
+        let (low, high) = (range.after.saturating_add(1), range.until);
         match (range.order, last.filter(|_| !self.end)) {
             (_, None) => (low, high),
             (Order::Ascending, Some(last)) => (low, last),
@@ -219,7 +219,7 @@ impl Part {
         // A sequence with an index row was written, even if its entry is gone by now.
         let indexed: std::collections::HashSet<u64> =
             self.rows.iter().map(|(sequence, _)| *sequence).collect();
-        let mut expected = low.max(self.trimmed + 1);
+        let mut expected = low.max(self.trimmed.saturating_add(1));
         for at in 0..found.len() {
             let (sequence, id) = (found[at].0, &found[at].1);
             let gap = (expected..sequence).take(ROWS_MAX).any(|missing| !indexed.contains(&missing));
@@ -228,7 +228,7 @@ impl Part {
                 found.truncate(at);
                 return true;
             }
-            expected = expected.max(sequence + 1);
+            expected = expected.max(sequence.saturating_add(1));
         }
         false
     }
