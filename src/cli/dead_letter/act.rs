@@ -17,7 +17,7 @@ use crate::cli::redriven::Tally;
 use crate::event::GroupKey;
 
 #[derive(Debug, Args)]
-pub(super) struct ActArgs {
+pub(in crate::cli) struct ActArgs {
     /// The stream
     stream: String,
     /// The group

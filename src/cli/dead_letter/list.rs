@@ -13,7 +13,7 @@ use crate::cli::exit::Exit;
 use crate::cli::output;
 
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(in crate::cli) struct ListArgs {
     /// The stream
     stream: String,
     /// The group

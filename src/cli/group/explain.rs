@@ -10,7 +10,7 @@ use crate::cli::output;
 use crate::event::GroupKey;
 
 #[derive(Debug, Args)]
-pub(super) struct ExplainArgs {
+pub(in crate::cli) struct ExplainArgs {
     /// The stream
     stream: String,
     /// The group

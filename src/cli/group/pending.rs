@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::output;
 
 #[derive(Debug, Args)]
-pub(super) struct PendingArgs {
+pub(in crate::cli) struct PendingArgs {
     /// The stream
     stream: String,
     /// The group

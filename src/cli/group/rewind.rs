@@ -24,7 +24,7 @@ const PAGE: usize = 500;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("place").args(["from", "at", "event"]))]
-pub(super) struct ReplayArgs {
+pub(in crate::cli) struct ReplayArgs {
     /// The stream
     stream: String,
     /// The group
@@ -52,7 +52,7 @@ pub(super) struct ReplayArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ResetArgs {
+pub(in crate::cli) struct ResetArgs {
     /// The stream
     stream: String,
     /// The group
@@ -68,7 +68,7 @@ pub(super) struct ResetArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct DeleteArgs {
+pub(in crate::cli) struct DeleteArgs {
     /// The stream
     stream: String,
     /// The group

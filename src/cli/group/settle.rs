@@ -21,7 +21,7 @@ const PAGE: usize = 500;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("verdict").required(true).args(["ack", "retry", "reject"]))]
-pub(super) struct SettleArgs {
+pub(in crate::cli) struct SettleArgs {
     /// The stream
     stream: String,
     /// The group

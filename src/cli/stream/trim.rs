@@ -13,7 +13,7 @@ use crate::config;
 use crate::event::Name;
 
 #[derive(Debug, Args)]
-pub(super) struct TrimArgs {
+pub(in crate::cli) struct TrimArgs {
     /// The stream
     stream: String,
     /// Only this partition
