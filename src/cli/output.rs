@@ -13,6 +13,16 @@ pub(super) fn json_line(value: &impl Serialize) -> Result<(), Exit> {
     print(&text)
 }
 
+/// JSON objects, one a line, written at once.
+pub(super) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Result<(), Exit> {
+    let mut text = String::new();
+    for value in values {
+        text.push_str(&serde_json::to_string(&value).map_err(anyhow::Error::from)?);
+        text.push('\n');
+    }
+    print(&text)
+}
+
 /// One JSON document over several lines.
 pub(super) fn json_pretty(value: &impl Serialize) -> Result<(), Exit> {
     let mut text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
