@@ -246,3 +246,57 @@ fn a_run_until_idle_takes_redriven_events_too(store: Store) {
     let state = site.group();
     assert_eq!((&state["redriven"], &state["dead_letters"]), (&json!(0), &json!(0)), "{state}");
 }
+
+/// A way to the server that breaks once what is asked holds a text: after the server has answered,
+/// before the answer is passed on.
+fn breaking_proxy(port: u16, at: &'static str) -> u16 {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own_port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            std::thread::spawn(move || {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let (cut, cut_seen) = std::sync::mpsc::channel::<()>();
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 65536];
+                    while let Ok(length @ 1..) = answers.read(&mut buffer) {
+                        if cut_seen.try_recv().is_ok() {
+                            let _ = to_client.shutdown(std::net::Shutdown::Both);
+                            return;
+                        }
+                        let _ = to_client.write_all(&buffer[..length]);
+                    }
+                });
+                let mut buffer = [0; 65536];
+                while let Ok(length @ 1..) = client.read(&mut buffer) {
+                    if String::from_utf8_lossy(&buffer[..length]).contains(at) {
+                        cut.send(()).unwrap();
+                    }
+                    server.write_all(&buffer[..length]).unwrap();
+                }
+            });
+        }
+    });
+    own_port
+}
+
+#[test]
+fn an_answer_that_was_cut_off_leaves_a_write_unknown() {
+    let site = Site::new(Store::redis());
+    let Store::Redis(server) = &site.store else { unreachable!() };
+    site.ok(&["stream", "create", "s"]);
+    site.write("line.jsonl", r#"{"payload":{"mark":"cut-here"}}"#);
+    let port = breaking_proxy(server.port(), "cut-here");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_wasmill"));
+    command.args(["append", "s", "--file", "line.jsonl", "--backend", &format!("redis://127.0.0.1:{port}")]);
+    let output = command.current_dir(site.path()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("lines 1 to 1 may be stored or not"), "{stderr}");
+    assert!(stderr.contains("whether it did the work is unknown"), "{stderr}");
+    assert_eq!(site.events().len(), 1, "this one was stored");
+}
