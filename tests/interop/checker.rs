@@ -79,6 +79,11 @@ impl Checker {
         self.with(|record| record.theirs.len())
     }
 
+    /// How often we have settled this event for good.
+    pub(crate) fn by_us(&self, place: Place) -> usize {
+        self.with(|record| record.ours.get(&place).map_or(0, Vec::len))
+    }
+
     /// What went wrong so far, and what went wrong in the end: `events` are all that were appended,
     /// `info` is the group's last state.
     pub(crate) fn violations(&self, events: &BTreeSet<Place>, info: &GroupInfo) -> Vec<String> {

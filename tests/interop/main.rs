@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod checker;
+mod engines;
 mod fixture;
 mod fixture_commands;
 mod fixture_leases;
+mod gaps;
 #[path = "../redis/kit.rs"]
 #[allow(dead_code, reason = "made for the tests of the backend, of which this uses a part")]
 mod kit;
+mod mixed;
 mod peer;
 mod readback;
 mod recorded;

@@ -139,8 +139,9 @@ impl<'a> Peer<'a> {
         });
     }
 
-    pub(crate) fn no_hook(&mut self) {
-        self.hook = None;
+    /// How many round trips of the last operation were made.
+    pub(crate) fn trips(&self) -> usize {
+        self.done
     }
 
     /// The time that [`Peer::clock`] shows, in milliseconds since 1970.
