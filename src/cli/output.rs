@@ -59,6 +59,14 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// The beginning of a text, where it is longer than so many characters.
+pub(super) fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// A number of things, in words.
 pub(super) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -97,6 +105,12 @@ mod tests {
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}[31mb\nc"), "a\\u{1b}[31mb\\nc");
         assert_eq!(printable("schön"), "schön");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(shortened("äöü", 2), "äö…");
+        assert_eq!(shortened("äöü", 3), "äöü");
     }
 
     #[test]

@@ -12,19 +12,24 @@
 mod bury;
 mod claim;
 mod clock;
+mod explain;
 mod failure;
 mod fair;
 mod groups;
+mod heal;
 mod lane;
 mod lookup;
 mod network;
 mod open;
+mod redrive;
+mod rewind;
 mod rows;
+mod scan;
 mod settle;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod unbuilt;
+mod trim;
 mod wait;
 mod worker;
 
@@ -187,11 +192,12 @@ impl Backend for Sqlite {
 
     async fn scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
         let stream = stream.clone();
-        self.reader().call(move |op| streams::scan(op, &stream, partition, range)).await
+        self.reader().call(move |op| scan::scan(op, &stream, partition, range)).await
     }
 
     async fn trim(&self, stream: &Name, trim: Trim) -> Result<Trimmed> {
-        self.do_trim(stream, trim).await
+        let stream = stream.clone();
+        self.writer.call(move |op| trim::trim(op, &stream, trim)).await
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -234,31 +240,41 @@ impl Backend for Sqlite {
     }
 
     async fn purge(&self, group: &GroupKey, rows: &[String]) -> Result<u64> {
-        self.do_purge(group, rows).await
+        redrive::check_batch(rows.len())?;
+        let (group, rows) = (group.clone(), rows.to_vec());
+        self.writer.call(move |op| redrive::purge(op, &group, &rows)).await
     }
 
     async fn redrive(&self, group: &GroupKey, rows: &[String]) -> Result<Vec<Redriven>> {
-        self.do_redrive(group, rows).await
+        redrive::check_batch(rows.len())?;
+        let (group, rows) = (group.clone(), rows.to_vec());
+        self.writer.call(move |op| redrive::redrive(op, &group, &rows)).await
     }
 
     async fn redeliver(&self, group: &GroupKey, events: &[(u32, u64)]) -> Result<Vec<Redriven>> {
-        self.do_redeliver(group, events).await
+        redrive::check_batch(events.len())?;
+        let (group, events) = (group.clone(), events.to_vec());
+        self.writer.call(move |op| redrive::redeliver(op, &group, &events)).await
     }
 
     async fn begin_rewind(&self, group: &GroupKey, rewind: &Rewind) -> Result<()> {
-        self.do_begin_rewind(group, rewind).await
+        let (group, rewind) = (group.clone(), rewind.clone());
+        self.writer.call(move |op| rewind::begin(op, &group, &rewind)).await
     }
 
     async fn continue_rewind(&self, group: &GroupKey) -> Result<RewindStep> {
-        self.do_continue_rewind(group).await
+        let group = group.clone();
+        self.writer.call(move |op| rewind::go_on(op, &group)).await
     }
 
     async fn explain(&self, group: &GroupKey, partition: u32) -> Result<Explanation> {
-        self.do_explain(group, partition).await
+        let group = group.clone();
+        self.reader().call(move |op| explain::explain(op, &group, partition)).await
     }
 
     async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
-        self.do_heal(group, partition).await
+        let group = group.clone();
+        self.writer.call(move |op| heal::heal(op, &group, partition)).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

@@ -1,16 +1,15 @@
-//! Streams: creating, listing, appending, reading.
+//! Streams: creating, listing, appending.
 
 use std::collections::BTreeMap;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Row};
 
 use super::clock::iso;
 use super::lookup::Stream;
-use super::rows::{self, NoEvent, Place, event_columns, number, receipt, stored};
+use super::rows::{event_columns, number, stored};
 use super::worker::Op;
 use crate::backend::{
-    APPEND_BATCH_MAX, Appended, Error, Order, PARTITIONS_MAX, PartitionInfo, Result, ScanPage, ScanRange,
-    StreamInfo, StreamSummary, Unreadable,
+    APPEND_BATCH_MAX, Appended, Error, PARTITIONS_MAX, PartitionInfo, Result, StreamInfo, StreamSummary,
 };
 use crate::event::{NUMBER_MAX, Name, NewEvent, random_id};
 use crate::routing::partition_for_key;
@@ -55,19 +54,44 @@ pub(super) fn info(op: &mut Op<'_>, name: &Name) -> Result<StreamInfo> {
     let stream = op.stream(name)?;
     let mut statement = op.conn.prepare_cached("SELECT created_at FROM streams WHERE id = ?1")?;
     let created_at = statement.query_row([stream.id], |row| row.get(0))?;
-    let mut statement = op.conn.prepare_cached(
-        "SELECT partition, high_watermark, length FROM partitions WHERE stream_id = ?1 ORDER BY partition",
-    )?;
-    let partitions = statement.query_map([stream.id], |row| {
-        Ok(PartitionInfo {
-            partition: row.get(0)?,
-            high_watermark: number(row, 1)?,
-            length: number(row, 2)?,
-            first: None,
-        })
-    })?;
-    let partitions = partitions.collect::<rusqlite::Result<_>>()?;
+    let partitions = partitions(op, &stream)?;
     Ok(StreamInfo { stream: stream.name, created_at, partitions })
+}
+
+pub(super) const PARTITIONS: &str = "\
+SELECT p.partition, p.high_watermark, p.length,
+  (SELECT e.sequence FROM events e WHERE e.stream_id = ?1 AND e.partition = p.partition ORDER BY e.sequence LIMIT 1)
+FROM partitions p WHERE p.stream_id = ?1 AND p.partition BETWEEN ?2 AND ?3
+ORDER BY p.partition";
+
+/// All partitions of a stream, in order.
+pub(super) fn partitions(op: &Op<'_>, stream: &Stream) -> Result<Vec<PartitionInfo>> {
+    let mut statement = op.conn.prepare_cached(PARTITIONS)?;
+    let partitions = statement.query_map((stream.id, 0, PARTITIONS_MAX), partition_info)?;
+    Ok(partitions.collect::<rusqlite::Result<_>>()?)
+}
+
+/// One partition of a stream that has it.
+pub(super) fn partition(op: &Op<'_>, stream: &Stream, partition: u32) -> Result<PartitionInfo> {
+    let mut statement = op.conn.prepare_cached(PARTITIONS)?;
+    Ok(statement.query_row((stream.id, partition, partition), partition_info)?)
+}
+
+fn partition_info(row: &Row<'_>) -> rusqlite::Result<PartitionInfo> {
+    let first: Option<i64> = row.get(3)?;
+    Ok(PartitionInfo {
+        partition: row.get(0)?,
+        high_watermark: number(row, 1)?,
+        length: number(row, 2)?,
+        first: first.map(|_| number(row, 3)).transpose()?,
+    })
+}
+
+impl PartitionInfo {
+    /// The highest sequence that the log holds no more, nor anything below it.
+    pub(super) fn before_first(&self) -> u64 {
+        self.first.map_or(self.high_watermark, |first| first.saturating_sub(1))
+    }
 }
 
 /// Checks a batch as far as it can be checked without the store.
@@ -98,8 +122,9 @@ pub(super) fn append(op: &mut Op<'_>, name: &Name, events: Vec<NewEvent>) -> Res
     let mut next = reserve(op, &stream, &counts)?;
     let timestamp = iso(op.time.wall_ms);
     let mut statement = op.conn.prepare_cached(
-        "INSERT INTO events (stream_id, partition, sequence, id, timestamp, key, type, metadata, payload)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO events
+           (stream_id, partition, sequence, appended_ms, id, timestamp, key, type, metadata, payload)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     let mut appended = Vec::with_capacity(events.len());
     for (event, partition) in events.into_iter().zip(partitions) {
@@ -111,6 +136,7 @@ pub(super) fn append(op: &mut Op<'_>, name: &Name, events: Vec<NewEvent>) -> Res
             stream.id,
             partition,
             stored(sequence),
+            op.time.now_ms,
             &id,
             event.timestamp.as_deref().unwrap_or(&timestamp),
             event.key,
@@ -151,56 +177,3 @@ pub(super) const READ: &str = concat!(
     event_columns!(),
     " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 ORDER BY e.sequence LIMIT ?4"
 );
-
-/// Events of a range in one direction, `?3` < sequence <= `?4`.
-pub(super) const SCAN_UP: &str = concat!(
-    "SELECT e.sequence, ",
-    event_columns!(),
-    " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 AND e.sequence <= ?4",
-    " ORDER BY e.sequence LIMIT ?5"
-);
-pub(super) const SCAN_DOWN: &str = concat!(
-    "SELECT e.sequence, ",
-    event_columns!(),
-    " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 AND e.sequence <= ?4",
-    " ORDER BY e.sequence DESC LIMIT ?5"
-);
-
-/// Bytes of events after which a page ends.
-const PAGE_BYTES_MAX: usize = 4 << 20;
-
-pub(super) fn scan(op: &mut Op<'_>, name: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
-    let stream = op.stream(name)?;
-    stream.has(partition)?;
-    let mut statement = op.conn.prepare_cached(match range.order {
-        Order::Ascending => SCAN_UP,
-        Order::Descending => SCAN_DOWN,
-    })?;
-    let limit = range.limit.clamp(1, PAGE_ROWS_MAX);
-    let bounds = (stored(range.after), stored(range.until));
-    let mut rows = statement.query((stream.id, partition, bounds.0, bounds.1, rows::limit(limit)))?;
-    let (mut page, mut count, mut bytes) = (ScanPage::default(), 0, 0);
-    while let Some(row) = rows.next()? {
-        let sequence = number(row, 0)?;
-        count += 1;
-        match rows::event(row, 1, Place { stream: name, partition, sequence })? {
-            Ok(event) => {
-                bytes += event.payload.as_str().len() + event.metadata.as_str().len();
-                page.events.push(event);
-            }
-            Err(NoEvent::Undecodable { detail, .. }) => {
-                let receipt = receipt(partition, sequence);
-                page.unreadable.push(Unreadable { sequence: Some(sequence), receipt, detail });
-            }
-            Err(NoEvent::Missing) => {}
-        }
-        if count == limit || bytes >= PAGE_BYTES_MAX {
-            page.next = Some(sequence);
-            break;
-        }
-    }
-    Ok(page)
-}
-
-/// Rows of one page at most, whatever the caller asks for: a snapshot must not be held for long.
-const PAGE_ROWS_MAX: usize = 1000;

@@ -126,6 +126,8 @@ fn look(op: &mut Op<'_>, group: &GroupKey, partitions: &[u32], seen: Option<Look
     for standing in standings(op, &group, partitions)? {
         let parked_ms = standing.ready_ms.get(Lane::Parked.number() as usize).copied().flatten();
         let in_ms = match parked_ms {
+            // A claim has work there, too: it goes on with the rewind.
+            _ if standing.rewinding => 0,
             _ if standing.high_watermark > standing.delivered => 0,
             Some(due_ms) => u64::try_from(due_ms.saturating_sub(op.time.now_ms)).unwrap_or(0),
             None => continue,
