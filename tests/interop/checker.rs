@@ -29,6 +29,8 @@ struct Record {
     ours: BTreeMap<Place, Vec<&'static str>>,
     /// What we asked for, of which no answer came (yet).
     open: BTreeSet<Place>,
+    /// What the peers had in hand.
+    fetched: BTreeSet<Place>,
     /// What the peers settled.
     theirs: BTreeSet<Place>,
     /// What we parked: when that was known to be written, and the earliest due time, both in ms.
@@ -53,6 +55,7 @@ impl Checker {
     pub(crate) fn peer_took(&self, lease: &peer::Lease, began_ms: u64) {
         let (place, now) = ((lease.event.partition, lease.event.sequence), now_ms());
         self.with(|record| {
+            record.fetched.insert(place);
             if let Some((written, due)) = record.parked.remove(&place)
                 && began_ms > written
                 && now < due
@@ -73,6 +76,11 @@ impl Checker {
 
     pub(crate) fn ours(&self) -> usize {
         self.with(|record| record.ours.len())
+    }
+
+    /// Whether a peer had this event in hand.
+    pub(crate) fn was_fetched(&self, place: Place) -> bool {
+        self.with(|record| record.fetched.contains(&place))
     }
 
     pub(crate) fn theirs(&self) -> usize {

@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wasmill::backend::redis::Redis;
 use wasmill::backend::{Settings, Shared, Start};
-use wasmill::engine::{self, Delivery, Ended, Handler, PartitionChoice, Pipeline, Summary, Wanted};
+use wasmill::engine::{
+    self, Delivery, Ended, Handler, PartitionChoice, Pipeline, Retention, Summary, Wanted,
+};
 use wasmill::event::{Event, GroupKey};
 use wasmill::outcome::{Effects, Fault, FaultKind, Outcome};
 use wasmill::retry::RetryPolicy;
@@ -84,6 +86,7 @@ pub(crate) fn pipeline(
         lease,
         retry,
         plugin,
+        retention: Retention::default(),
         wanted: Wanted {
             group: group.clone(),
             stream_partitions: None,

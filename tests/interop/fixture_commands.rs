@@ -119,6 +119,8 @@ const LOOKS: &[&[&str]] = &[
     &["group", "info", "orders", "risk"],
     &["group", "info", "multi", "g"],
     &["group", "pending", "orders", "risk"],
+    &["query", "multi", "--type", "fx"],
+    &["query", "orders", "--desc", "--limit", "3"],
     &["dead-letter", "list", "orders", "risk"],
     &["dead-letter", "show", "orders", "risk", "evt-0007"],
 ];
@@ -145,4 +147,48 @@ fn attaching_changes_nothing() {
         assert_eq!(site.run(&[&args[..], &["--namespace", "Fixture"]].concat()).status.code(), Some(1));
     }
     assert!(keys(&site) == before);
+}
+
+#[test]
+fn held_leases_settle_from_the_command_line() {
+    let site = site();
+    for (group, event, lease) in crate::fixture_leases::leases() {
+        let (partition, sequence) = (lease.partition.to_string(), lease.sequence.to_string());
+        let settle = |receipt: &str| {
+            site.run(&[
+                "group",
+                "settle",
+                group.stream.as_str(),
+                group.group.as_str(),
+                "--partition",
+                &partition,
+                "--sequence",
+                &sequence,
+                "--receipt",
+                receipt,
+                "--lease-id",
+                &lease.id,
+                "--ack",
+                "--namespace",
+                "Fixture",
+                "--json",
+            ])
+        };
+        let refused = |receipt: &str, why: &str| {
+            let output = settle(receipt);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{event}: {said}");
+            assert!(said.contains(why), "{event}: {said}");
+        };
+        if crate::fixture_leases::OVER.contains(&event.as_str()) {
+            refused(&lease.receipt, "no longer yours");
+        } else {
+            refused("1-1", "is not that of sequence");
+            let output = settle(&lease.receipt);
+            assert!(output.status.success(), "{event}: {}", String::from_utf8_lossy(&output.stderr));
+            refused(&lease.receipt, "no longer yours");
+        }
+    }
+    let info = lines(&site, &["group", "info", "orders", "risk"]).remove(0);
+    assert_eq!((&info["frontier"], &info["in_flight"].as_u64()), (&json!([8]), &Some(1)), "{info}");
 }

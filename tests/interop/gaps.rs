@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use wasmill::backend::{Backend as _, NewGroup, PendingState, Settled, Start};
-use wasmill::event::{GroupKey, Name};
+use wasmill::backend::{Backend as _, PendingState, Settled};
 use wasmill::outcome::Verdict;
 
-use crate::engines::connect;
+use crate::faults::{bench, block, expire};
 use crate::kit::{Bench, LONG, retry};
 use crate::peer::{Append, Fetch, Lease, Next, Outcome, Peer};
-use crate::server::RedisServer;
 
 /// A group in which everything that a peer can meet is there: 1 is acked, 2 was let go by us, 3 is under
 /// a lease of ours that ran out, 4 is parked by us for long, 5 and 6 are new.
@@ -23,21 +21,10 @@ struct Meeting {
 /// The sequence that is parked.
 const PARKED: u64 = 4;
 
-fn block<T>(future: impl Future<Output = T>) -> T {
-    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future))
-}
-
 impl Meeting {
     fn new() -> Self {
-        let server = RedisServer::start();
-        let group = GroupKey::new(Name::new("s").unwrap(), Name::new("g").unwrap());
         let bench = block(async {
-            let backend = connect(&server.url()).await;
-            backend.create_stream(&group.stream, 1).await.unwrap();
-            let new = NewGroup { max_attempts: 20, start: Start::Beginning };
-            backend.create_group(&group, new).await.unwrap();
-            let raw = redis::Client::open(server.url()).unwrap();
-            let bench = Bench { server, backend, group, partitions: vec![0], raw };
+            let bench = bench(1, 20).await;
             bench.append(0, 6).await;
             let leased = bench.claim("ours", 4).await.leased;
             assert_eq!(bench.ack(&leased[..1]).await, [Settled::Done]);
@@ -46,23 +33,13 @@ impl Meeting {
             bench
         });
         let meeting = Self { bench, ours: BTreeMap::from([(1, 1)]) };
-        meeting.expire();
+        expire(&meeting.bench);
         meeting
-    }
-
-    /// Every lease runs out, whoever holds it.
-    fn expire(&self) {
-        for key in self.bench.raw::<Vec<String>>("KEYS rheo:T:fence:*") {
-            let lease: Option<String> = self.bench.raw(&format!("HGET {key} lease_id"));
-            if !matches!(lease.as_deref(), Some("parked" | "")) {
-                let _: i64 = self.bench.raw(&format!("HSET {key} expires_at_ms 1"));
-            }
-        }
     }
 
     /// All leases run out; we take whatever we can get, and ack it.
     fn act(&mut self) {
-        self.expire();
+        expire(&self.bench);
         for _ in 0..4 {
             let leased = block(self.bench.try_claim("ours", 100, LONG, true)).unwrap().leased;
             for (settled, leased) in block(self.bench.ack(&leased)).into_iter().zip(leased) {
@@ -75,6 +52,7 @@ impl Meeting {
 
     /// Goes on until nothing is left but what is parked, lets that come, and looks at the end.
     fn end(mut self, theirs: &[u64], what: &str) {
+        self.act();
         let pending = block(self.bench.backend.pending(&self.bench.group, 0, None, 100)).unwrap();
         let parked = pending.iter().find(|entry| entry.sequence == Some(PARKED)).unwrap();
         assert!(

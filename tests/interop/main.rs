@@ -6,14 +6,17 @@
 
 mod checker;
 mod engines;
+mod faults;
 mod fixture;
 mod fixture_commands;
 mod fixture_leases;
+mod fixture_queries;
 mod gaps;
 #[path = "../redis/kit.rs"]
 #[allow(dead_code, reason = "made for the tests of the backend, of which this uses a part")]
 mod kit;
 mod mixed;
+mod mixed_program;
 mod peer;
 mod readback;
 mod recorded;

@@ -26,23 +26,32 @@ const ATTEMPTS_MAX: u32 = 5;
 /// The kinds of events; see [`Behaves`].
 const KINDS: [&str; 10] = ["ok", "retry", "ok", "slow", "reject", "ok", "trap", "ok", "retry", "slow"];
 
-fn group() -> GroupKey {
+pub(crate) fn group() -> GroupKey {
     GroupKey::new(Name::new("s").unwrap(), Name::new("g").unwrap())
 }
 
 /// What is shared by all who take part.
-struct Scene {
-    server: RedisServer,
-    partitions: u32,
-    checker: Checker,
+pub(crate) struct Scene {
+    pub(crate) url: String,
+    pub(crate) partitions: u32,
+    pub(crate) checker: Checker,
     /// Where every event that was appended came to stand.
-    events: Mutex<BTreeSet<Place>>,
-    done: AtomicBool,
+    pub(crate) events: Mutex<BTreeSet<Place>>,
+    pub(crate) done: AtomicBool,
 }
 
 impl Scene {
+    /// With the stream and the group.
+    pub(crate) async fn new(backend: &Redis, url: &str, partitions: u32) -> Self {
+        backend.create_stream(&group().stream, partitions).await.unwrap();
+        let new = NewGroup { max_attempts: ATTEMPTS_MAX, start: Start::Beginning };
+        backend.create_group(&group(), new).await.unwrap();
+        let (checker, events, done) = Default::default();
+        Self { url: url.to_owned(), partitions, checker, events, done }
+    }
+
     fn peer<'a>(&self) -> Peer<'a> {
-        Peer::new(&self.server.url(), "T")
+        Peer::new(&self.url, "T")
     }
 
     fn note(&self, places: impl IntoIterator<Item = Place>) {
@@ -51,7 +60,7 @@ impl Scene {
 
     /// Appends as Rheo does, and dies now and then half-way: a sequence without an entry, an entry
     /// without its index row.
-    fn produce_like_rheo(&self, producer: usize) {
+    pub(crate) fn produce_like_rheo(&self, producer: usize) {
         let mut peer = self.peer();
         for n in 0..EVENTS / 3 {
             let key = format!("{producer}-{n}");
@@ -98,7 +107,7 @@ impl Scene {
     }
 
     /// Consumes as Rheo does until all is done. Dies now and then, wherever it is, and is replaced.
-    fn consume_like_rheo(&self, name: &str) {
+    pub(crate) fn consume_like_rheo(&self, name: &str) {
         for life in 0.. {
             if self.done.load(Ordering::Relaxed) {
                 return;
@@ -167,7 +176,7 @@ impl Scene {
         let place = (appended.partition, appended.sequence);
         self.note([place]);
         until("the attempt has begun", deadline, || handler.stalled.load(Ordering::Relaxed)).await;
-        let (mut peer, mut raw) = (self.peer(), redis::Client::open(self.server.url()).unwrap());
+        let (mut peer, mut raw) = (self.peer(), redis::Client::open(self.url.as_str()).unwrap());
         let fences: Vec<String> = redis::cmd("KEYS").arg("rheo:T:fence:*").query(&mut raw).unwrap();
         let mut taken = Vec::new();
         // The engine may renew in between.
@@ -183,7 +192,7 @@ impl Scene {
     }
 
     /// Whether nothing is left to do.
-    async fn look(&self, backend: &Redis) -> GroupInfo {
+    pub(crate) async fn look(&self, backend: &Redis) -> GroupInfo {
         for p in 0..self.partitions {
             backend.heal(&group(), p).await.unwrap();
         }
@@ -200,7 +209,7 @@ fn place_of(words: &[Vec<u8>]) -> Place {
     (u32::try_from(field(b"partition")).unwrap(), field(b"sequence"))
 }
 
-fn at_end(info: &GroupInfo) -> bool {
+pub(crate) fn at_end(info: &GroupInfo) -> bool {
     info.partitions.iter().all(|p| p.lag() == 0 && p.in_flight == 0 && p.parked == 0)
 }
 
@@ -210,11 +219,7 @@ async fn a_mixed_group(partitions: u32, fencing: bool) -> Vec<String> {
     let server = RedisServer::start();
     let url = server.url();
     let backend = connect(&url).await;
-    backend.create_stream(&group().stream, partitions).await.unwrap();
-    let new = NewGroup { max_attempts: ATTEMPTS_MAX, start: Start::Beginning };
-    backend.create_group(&group(), new).await.unwrap();
-    let (checker, events, done) = Default::default();
-    let scene = Arc::new(Scene { server, partitions, checker, events, done });
+    let scene = Arc::new(Scene::new(&backend, &url, partitions).await);
     let handler = Arc::new(Behaves::default());
     let start = |life: usize| {
         let pipeline = pipeline(&group(), partitions, Duration::from_secs(1), Arc::clone(&handler) as _);
@@ -269,7 +274,7 @@ async fn a_mixed_group(partitions: u32, fencing: bool) -> Vec<String> {
     scene.checker.violations(&events, &info)
 }
 
-async fn until(what: &str, deadline: Instant, done: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, deadline: Instant, done: impl Fn() -> bool) {
     while !done() {
         assert!(Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
