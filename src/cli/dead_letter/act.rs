@@ -26,7 +26,7 @@ pub(in crate::cli) struct ActArgs {
     #[arg(value_name = "ROW", conflicts_with = "all")]
     rows: Vec<String>,
     /// All dead letters of the event with this id (repeatable)
-    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    #[arg(long, value_name = "ID", conflicts_with = "all", allow_hyphen_values = true)]
     event: Vec<String>,
     /// All dead letters of the group
     #[arg(long)]

@@ -36,7 +36,7 @@ pub(in crate::cli) struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<Timestamp>,
     /// The event with this id, and nothing else (repeatable)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     event: Vec<String>,
     #[command(
         flatten,

@@ -36,7 +36,7 @@ pub(in crate::cli) struct SettleArgs {
     #[arg(long, value_name = "R")]
     receipt: String,
     /// The lease's id, which its holder got with the event
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     lease_id: String,
     /// It is done
     #[arg(long)]
