@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "event",
             "outcome",
             "plugin",
+            "query",
             "retry",
             "state",
             "target",
@@ -25,10 +26,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("engine", &["backend", "config", "event", "outcome", "plugin", "retry", "state", "telemetry"]),
     ("telemetry", &["backend", "event", "outcome"]),
-    ("backend", &["event", "outcome", "retry", "routing", "state", "target"]),
+    ("backend", &["event", "outcome", "query", "retry", "routing", "state", "target"]),
     ("plugin", &["event", "outcome", "state"]),
     ("config", &["event", "outcome", "retry", "target"]),
     ("outcome", &["event", "retry", "state"]),
+    ("query", &["event"]),
     ("state", &["event"]),
     ("event", &[]),
     ("retry", &[]),
@@ -37,7 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Modules that know no runtime, no clock and no configuration language.
-const LEAVES: &[&str] = &["event", "outcome", "retry", "routing", "state", "target"];
+const LEAVES: &[&str] = &["event", "outcome", "query", "retry", "routing", "state", "target"];
 const NOT_IN_LEAVES: &[&str] =
     &["tokio", "toml::", "SystemTime", "Instant::now", "Timestamp::now", "std::fs", "std::net"];
 

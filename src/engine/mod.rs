@@ -3,7 +3,8 @@
 //! Each pipeline is a straight line of parts, joined by bounded queues:
 //! [`dispatcher`] (permits, then claims) → [`attempt`] (calls the handler, decides) →
 //! [`settler`] (writes verdicts in batches) → the permit goes back. Beside it, [`leases`] keeps
-//! what is held from running out, and [`idle`] knows when there is nothing left to do.
+//! what is held from running out, [`sweeper`] heals the store and trims it, and [`idle`] knows when
+//! there is nothing left to do.
 //!
 //! Handlers run on a runtime of their own, so that no guest can delay a renewal or a settlement.
 
@@ -29,9 +30,10 @@ mod prepare;
 mod reload;
 mod settler;
 mod summary;
+mod sweeper;
 mod watch;
 
-pub use assemble::{AssembleError, Plugins, assemble, spec, wanted};
+pub use assemble::{AssembleError, Plugins, assemble, retention, spec, wanted};
 pub use fleet::{Changes, Remote, remote};
 pub use handler::{Delivery, Handler, Slot};
 pub use idle::{Left, UntilIdle};
@@ -39,6 +41,7 @@ pub use pipeline::Pipeline;
 pub use prepare::{PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_partitions, prepare};
 pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
+pub use sweeper::Retention;
 pub use watch::{Mark, Watch};
 
 /// How an engine runs.

@@ -23,7 +23,7 @@ async fn every_answer_becomes_its_outcome() {
 async fn the_event_arrives_as_it_is_stored() {
     let plugin = load("hostile", |spec| spec.limits.timeout = Duration::from_secs(20)).await;
     let mut event = event("echo", r#"{"z" : 1.0, "ü":"\u00e9"}"#);
-    let delivery = Delivery { pipeline: "risk", group: "g2", attempt: 3, max_attempts: 9 };
+    let delivery = Delivery { pipeline: "risk", group: "g2", attempt: 3, max_attempts: 9, state: None };
     let (seen, left) = {
         let text = rejection(plugin.handle(&event, &delivery).await);
         let (seen, left) = text.rsplit_once(' ').unwrap();

@@ -11,7 +11,7 @@ use wasmill::outcome::{Fault, Outcome};
 use wasmill::plugin::{Delivery, Host, HostSettings, Plugin, PluginSpec};
 
 pub(crate) const DELIVERY: Delivery<'static> =
-    Delivery { pipeline: "p", group: "g", attempt: 1, max_attempts: 5 };
+    Delivery { pipeline: "p", group: "g", attempt: 1, max_attempts: 5, state: None };
 
 /// A component that `scripts/build-plugins` built.
 pub(crate) fn guest(name: &str) -> PathBuf {
