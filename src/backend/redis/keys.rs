@@ -1,6 +1,7 @@
 //! Names of keys: Rheo's and our own, under one prefix.
 
 use crate::event::{GroupKey, Name};
+use crate::state::Bucket;
 
 /// The prefix of all keys of one namespace, and how the keys are made from it.
 #[derive(Clone, Debug)]
@@ -90,6 +91,16 @@ impl Keys {
     /// (hash).
     pub(super) fn trimmed(&self, stream: &Name) -> String {
         format!("{}trimmed:{stream}", self.prefix)
+    }
+
+    /// Ours: what handlers keep in a bucket, by key: version, a colon, the value's bytes (hash).
+    pub(super) fn state(&self, bucket: &Bucket) -> String {
+        format!("{}state:{bucket}", self.prefix)
+    }
+
+    /// Ours: the version that was given to a key of any bucket last (string).
+    pub(super) fn versions(&self) -> String {
+        format!("{}versions", self.prefix)
     }
 
     /// What all keys of this namespace begin with.

@@ -60,6 +60,8 @@ const GROUP: &str = include_str!("lua/lib/group.lua");
 const RETAKE: &str = include_str!("lua/lib/retake.lua");
 const AUTHORIZE: &str = include_str!("lua/lib/authorize.lua");
 const START: &str = include_str!("lua/lib/start.lua");
+const ADD: &str = include_str!("lua/lib/add.lua");
+const FINISH: &str = include_str!("lua/lib/finish.lua");
 const ADVANCE: &str = include_str!("lua/lib/advance.lua");
 const COPY: &str = include_str!("lua/lib/copy.lua");
 const OFFER: &str = include_str!("lua/lib/offer.lua");
@@ -114,10 +116,12 @@ pub(super) enum Script {
     HealGap,
     /// Removes fences that belong to nothing.
     HealFences,
+    /// Acks, with effects.
+    Commit,
 }
 
 impl Script {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 24] = [
         Self::CreateStream,
         Self::Start,
         Self::CreateGroup,
@@ -141,6 +145,7 @@ impl Script {
         Self::Heal,
         Self::HealGap,
         Self::HealFences,
+        Self::Commit,
     ];
 
     /// Shared parts and body.
@@ -150,14 +155,14 @@ impl Script {
             Self::Start => (&[TIME, START], include_str!("lua/start.lua")),
             Self::CreateGroup => (&[TIME, GROUP], include_str!("lua/create_group.lua")),
             Self::RestoreGroup => (&[TIME, GROUP, START], include_str!("lua/restore_group.lua")),
-            Self::Append => (&[TIME, ISO], include_str!("lua/append.lua")),
+            Self::Append => (&[TIME, ISO, ADD], include_str!("lua/append.lua")),
             Self::Begin => (&[TIME, GROUP], include_str!("lua/begin.lua")),
             Self::Lease => (&[TIME, START, RETAKE], include_str!("lua/lease.lua")),
             Self::Due => (&[TIME, RETAKE], include_str!("lua/due.lua")),
             Self::Sweep => (&[TIME, RETAKE], include_str!("lua/sweep.lua")),
             Self::Alone => (&[TIME, RETAKE], include_str!("lua/alone.lua")),
             Self::Renew => (&[TIME, AUTHORIZE], include_str!("lua/renew.lua")),
-            Self::Settle => (&[TIME, ISO, AUTHORIZE, ADVANCE, COPY], include_str!("lua/settle.lua")),
+            Self::Settle => (&[TIME, ISO, AUTHORIZE, ADVANCE, FINISH, COPY], include_str!("lua/settle.lua")),
             Self::Retire => (&[], include_str!("lua/retire.lua")),
             Self::RewindBegin => (&[TIME, START], include_str!("lua/rewind_begin.lua")),
             Self::Rewind => (&[TIME, GROUP, START, ADVANCE, OFFER], include_str!("lua/rewind.lua")),
@@ -168,6 +173,7 @@ impl Script {
             Self::Trim => (&[TIME, ADVANCE], include_str!("lua/trim.lua")),
             Self::Heal => (&[TIME, GROUP, START, ADVANCE], include_str!("lua/heal.lua")),
             Self::HealGap => (&[TIME, ADVANCE], include_str!("lua/heal_gap.lua")),
+            Self::Commit => (&[TIME, ISO, AUTHORIZE, ADVANCE, FINISH, ADD], include_str!("lua/commit.lua")),
             Self::HealFences => (&[TIME], include_str!("lua/heal_fences.lua")),
         }
     }

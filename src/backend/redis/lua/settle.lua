@@ -117,27 +117,5 @@ for _, at in ipairs(waiting) do
   if suspected then redis.call('ZREM', suspects, receipt) end
 end
 
--- The frontier: what follows it directly moves it, the rest is kept in `done`. During a replay it
--- stands still, and the last step moves it.
-table.sort(sequences)
-local f, later = frontier, {}
-for _, sequence in ipairs(sequences) do
-  if sequence == f + 1 and not rewound then
-    f = sequence
-  elseif sequence > f then
-    local text, n = int(sequence), #later
-    later[n + 1] = text
-    later[n + 2] = text
-  end
-end
-if #later > 0 then redis.call('ZADD', done, unpack(later)) end
-if rewound then return table.concat(answers) end
-if above > 0 or #later > 0 then f = advance(done, f) end
-if f > frontier then redis.call('HSET', gmeta, 'frontier_p' .. p, int(f)) end
-if above > 0 and f > frontier or above > 10000 then
-  -- Members at or below the frontier say nothing any more. A bounded number of them goes at a time.
-  local last = redis.call('ZRANGE', done, 9999, 9999)[1]
-  local limit = last and math.min(tonumber(last), f) or f
-  redis.call('ZREMRANGEBYSCORE', done, '-inf', int(limit))
-end
+finish({ gmeta = gmeta, done = done, partition = p, frontier = frontier, above = above, rewound = rewound }, sequences)
 return table.concat(answers)
