@@ -164,6 +164,23 @@ impl From<FaultKind> for FailureKind {
     }
 }
 
+/// What happens when an attempt ends without an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFault {
+    /// It is tried again, as after any failure.
+    #[default]
+    Retry,
+    /// It is a dead letter at once.
+    DeadLetter,
+    /// It is tried again; and the pipeline pauses once there are too many.
+    Pause {
+        /// Faults after which it pauses; at least 1.
+        after: u32,
+        /// The last so many attempts are those among which faults count; at least `after`.
+        of: u32,
+    },
+}
+
 /// Why an event became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -178,9 +195,21 @@ pub enum Cause {
     Missing,
     /// It went in a circle of pipelines too often.
     TooManyHops,
+    /// Its attempt ended without an answer, and the pipeline makes a dead letter of that at once.
+    Faulted,
 }
 
 impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 6] = [
+        Self::Rejected,
+        Self::AttemptsExhausted,
+        Self::Undecodable,
+        Self::Missing,
+        Self::TooManyHops,
+        Self::Faulted,
+    ];
+
     /// The cause's name in logs and in the store.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -190,15 +219,14 @@ impl Cause {
             Self::Undecodable => "undecodable",
             Self::Missing => "missing",
             Self::TooManyHops => "too-many-hops",
+            Self::Faulted => "faulted",
         }
     }
 
     /// The cause that [`Cause::as_str`] names so.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Rejected, Self::AttemptsExhausted, Self::Undecodable, Self::Missing, Self::TooManyHops]
-            .into_iter()
-            .find(|c| c.as_str() == text)
+        Self::ALL.into_iter().find(|c| c.as_str() == text)
     }
 }
 
@@ -250,7 +278,13 @@ pub struct Settlement {
 ///
 /// `attempt` counts from 1, this attempt included; `random` is a draw from 0 to 1 for the jitter.
 #[must_use]
-pub fn decide(result: Result<Outcome, Fault>, attempt: u32, policy: &RetryPolicy, random: f64) -> Verdict {
+pub fn decide(
+    result: Result<Outcome, Fault>,
+    attempt: u32,
+    policy: &RetryPolicy,
+    on_fault: OnFault,
+    random: f64,
+) -> Verdict {
     let (reason, failure, delay) = match result {
         Ok(Outcome::Ack(effects)) => return Verdict::Ack(effects),
         Ok(Outcome::Reject { reason }) => {
@@ -263,6 +297,10 @@ pub fn decide(result: Result<Outcome, Fault>, attempt: u32, policy: &RetryPolicy
             return Verdict::DeadLetter { cause: Cause::TooManyHops, reason, failure: None };
         }
         Ok(Outcome::Retry { reason, delay }) => (reason, FailureKind::Retry, delay),
+        Err(fault) if on_fault == OnFault::DeadLetter => {
+            let failure = Some(fault.kind.into());
+            return Verdict::DeadLetter { cause: Cause::Faulted, reason: shorten(fault.message), failure };
+        }
         Err(fault) => (fault.message, fault.kind.into(), None),
     };
     let reason = shorten(reason);
@@ -301,12 +339,22 @@ mod tests {
         ]
     }
 
+    fn policies() -> impl Strategy<Value = OnFault> {
+        let pause = (1u32..5, 5u32..9).prop_map(|(after, of)| OnFault::Pause { after, of });
+        prop_oneof![Just(OnFault::Retry), Just(OnFault::DeadLetter), pause]
+    }
+
     proptest! {
         #[test]
-        fn every_result_has_its_fate(result in results(), attempt in 1u32..8, max_attempts in 1u32..8, random in 0.0f64..1.0) {
+        fn every_result_has_its_fate(result in results(), attempt in 1u32..8, max_attempts in 1u32..8, on_fault in policies(), random in 0.0f64..1.0) {
             let policy = RetryPolicy { max_attempts, ..RetryPolicy::default() };
-            let verdict = decide(result.clone(), attempt, &policy, random);
+            let verdict = decide(result.clone(), attempt, &policy, on_fault, random);
             match (&result, &verdict) {
+                (Err(fault), Verdict::DeadLetter { cause: Cause::Faulted, failure, .. }) => {
+                    prop_assert_eq!(on_fault, OnFault::DeadLetter);
+                    prop_assert_eq!(*failure, Some(fault.kind.into()));
+                }
+                (Err(_), _) if on_fault == OnFault::DeadLetter => prop_assert!(false, "{:?}", verdict),
                 (Ok(Outcome::Ack(_)), Verdict::Ack(_)) => {}
                 (Ok(Outcome::Reject { .. }), Verdict::DeadLetter { cause: Cause::Rejected, failure: None, .. }) => {}
                 (Ok(Outcome::TooManyHops { .. }), Verdict::DeadLetter { cause: Cause::TooManyHops, failure: None, .. }) => {}
@@ -346,13 +394,7 @@ mod tests {
         ] {
             assert_eq!(FailureKind::parse(kind.as_str()), Some(kind));
         }
-        for cause in [
-            Cause::Rejected,
-            Cause::AttemptsExhausted,
-            Cause::Undecodable,
-            Cause::Missing,
-            Cause::TooManyHops,
-        ] {
+        for cause in Cause::ALL {
             assert_eq!(Cause::parse(cause.as_str()), Some(cause));
         }
         assert_eq!(FailureKind::parse("other"), None);

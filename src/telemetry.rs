@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{Span, debug, error_span, info, warn};
+use tracing::{Span, debug, error, error_span, info, warn};
 
 use crate::backend::{ClaimDeath, Repair};
 use crate::event::{GroupKey, Leased, Name};
@@ -133,6 +133,25 @@ pub fn pipelines_reloaded(stopped: &[Arc<str>], started: &[Arc<str>]) {
         let (added, removed) = (only(started, stopped), only(stopped, started));
         info!(added, removed, changed = changed.join(", "), "the pipeline file was reloaded");
     }
+}
+
+/// A pipeline takes no events any more, since its plugin faulted too often.
+pub fn paused(pipeline: &str, plugin: &str, digest: &str, (faults, attempts): (usize, usize), fault: &str) {
+    error!(
+        pipeline,
+        plugin,
+        build = short_digest(digest),
+        faults,
+        attempts,
+        fault,
+        "paused: too many attempts ended in a fault, and no event spends another one; a new build of the plugin \
+         resumes it, and so does SIGHUP"
+    );
+}
+
+/// A pipeline that paused takes events again.
+pub fn resumed(pipeline: &str, why: &str) {
+    info!(pipeline, why, "resumed");
 }
 
 /// What changed on the disk was not carried over.

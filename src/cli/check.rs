@@ -11,7 +11,9 @@ use super::output;
 use crate::backend::redis::{Persistence, Redis, ServerReport};
 use crate::backend::{Backend, Error};
 use crate::config::Config;
-use crate::engine::{Wanted, fit_attempts, fit_partitions, retention, spec, wanted};
+use crate::engine::{
+    Output, Wanted, fit_attempts, fit_output, fit_partitions, outputs, retention, spec, wanted,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -27,7 +29,7 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
     let mut findings = Findings { json: context.json(), refused: 0 };
     let host = plugin_host()?;
     for plugin in &config.plugins {
-        match host.load(&spec(plugin)).await {
+        match host.load(&spec(&config.engine, plugin)).await {
             Ok(loaded) => {
                 let digest = crate::telemetry::short_digest(loaded.digest());
                 findings.ok(
@@ -35,6 +37,10 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
                     &plugin.name,
                     &format!("{} (sha256 {digest})", plugin.path.display()),
                 )?;
+                for need in loaded.missing_grants() {
+                    let detail = format!("{need} to [plugins.{}]", plugin.name);
+                    findings.warn("plugin", &plugin.name, &detail)?;
+                }
             }
             Err(error) => {
                 let detail = format!("{}: {}", plugin.path.display(), error.refusal);
@@ -67,6 +73,12 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
     if store.as_ref().is_some_and(|store| store.redis.is_some()) {
         for detail in unbounded(&config) {
             findings.warn("stream", "retention", &detail)?;
+        }
+    }
+    for plugin in &config.plugins {
+        let backend = store.as_ref().map(|store| store.backend.as_ref());
+        for output in outputs(&config, plugin) {
+            check_output(backend, &plugin.name, &output, &mut findings).await?;
         }
     }
     match (findings.refused, unreachable) {
@@ -186,6 +198,41 @@ pub(super) async fn server_fit(redis: &Redis, allow_eviction: bool) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Compares a stream that a plugin may append to with the store; without one, with what will be created.
+async fn check_output(
+    backend: Option<&dyn Backend>,
+    plugin: &str,
+    output: &Output,
+    findings: &mut Findings,
+) -> Result<(), Exit> {
+    let stream = &output.stream;
+    let info = match backend {
+        Some(backend) => backend.stream_info(stream).await,
+        None => Err(Error::StreamNotFound(stream.clone())),
+    };
+    match info {
+        Ok(info) => {
+            let found = u32::try_from(info.partitions.len()).unwrap_or(u32::MAX);
+            match fit_output(output, found) {
+                Ok(()) => findings.ok("plugin", plugin, &format!("may append to the stream `{stream}`")),
+                Err(error) => findings.refuse("plugin", plugin, &error.to_string()),
+            }
+        }
+        Err(Error::StreamNotFound(_)) if !stream.is_portable() => {
+            let detail =
+                format!("the stream `{stream}` does not exist, and has a name that we would not create");
+            findings.refuse("plugin", plugin, &detail)
+        }
+        Err(Error::StreamNotFound(_)) => {
+            let partitions = output::count(output.partitions.unwrap_or(1).into(), "partition");
+            let detail =
+                format!("may append to the stream `{stream}`; `run` will create it with {partitions}");
+            findings.ok("plugin", plugin, &detail)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Compares a pipeline with the store; without one, with what will be created.

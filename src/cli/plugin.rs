@@ -42,6 +42,7 @@ fn show(component: &Path, inspection: &Inspection) -> Result<(), Exit> {
     row("size", &format!("{} bytes", inspection.bytes))?;
     row("contract", inspection.contract.as_deref().unwrap_or("none"))?;
     inspection.imports.iter().try_for_each(|import| row("import", import))?;
+    inspection.needs.iter().try_for_each(|need| row("needs", &need.to_string()))?;
     inspection.exports.iter().try_for_each(|export| row("export", export))?;
     row(
         "verdict",

@@ -56,11 +56,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
         drain_timeout: config.engine.drain_timeout,
         until_idle: args.until_idle.then_some(UntilIdle { wait: args.idle_wait }),
         consumer: consumer_name(),
-        hops_max: 32,
+        hops_max: config.engine.max_hops,
     };
     tracing::info!(backend = %store.target, consumer = settings.consumer, pipelines = pipelines.len(), "running");
-    // Guests run on threads of their own: none of them can hold up a renewal or a settlement.
-    let handlers = tokio::runtime::Builder::new_multi_thread().thread_name("handler").enable_all().build()?;
     let (remote, changes) = engine::remote();
     let changes = if args.until_idle {
         signals::ignore(hangup);
@@ -72,13 +70,12 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
         tokio::spawn(keep_up(reloader, hangup, args.watch));
         Some(changes)
     };
-    let handle = handlers.handle().clone();
-    let ended = engine::run(store.backend, pipelines, settings, handle, changes, stop).await;
-    handlers.shutdown_background();
+    let ended = engine::run(store.backend, pipelines, settings, Arc::default(), changes, stop).await;
     report(context, &ended)
 }
 
-/// Reloads when the process is told to, and with `watch` when a file has changed.
+/// Reloads, and resumes what paused, when the process is told to; reloads with `watch` when a file has
+/// changed.
 async fn keep_up(mut reloader: Reloader, mut hangup: Signal, watch: bool) {
     let mut files = Watch::new();
     loop {
@@ -87,12 +84,18 @@ async fn keep_up(mut reloader: Reloader, mut hangup: Signal, watch: bool) {
         }
         tokio::select! {
             told = hangup.recv() => match told {
-                Some(()) => tracing::info!("SIGHUP: looking for changes of the file and its plugins"),
+                Some(()) => {
+                    tracing::info!("SIGHUP: looking for changes of the file and its plugins");
+                    reloader.reload().await;
+                    // Last, so that those go on with the newest build.
+                    reloader.resume().await;
+                }
                 None => return,
             },
-            () = files.changed(), if watch => {}
+            () = files.changed(), if watch => {
+                reloader.reload().await;
+            }
         }
-        reloader.reload().await;
     }
 }
 

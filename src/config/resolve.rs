@@ -69,6 +69,11 @@ impl<'a> Resolver<'a> {
         self.base_dir
     }
 
+    /// The value of an environment variable.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        (self.env)(name)
+    }
+
     pub(super) fn report(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
@@ -163,7 +168,9 @@ impl<'a> Resolver<'a> {
         let max_event_bytes =
             self.size("max_event_bytes", raw.max_event_bytes.as_ref(), &bounds::MAX_EVENT_BYTES, default);
         let max_event_bytes = max_event_bytes.and_then(|bytes| usize::try_from(bytes).ok());
-        Some(Engine { drain_timeout: drain_timeout?, max_event_bytes: max_event_bytes? })
+        let max_hops =
+            self.integer("max_hops", raw.max_hops.as_ref(), &bounds::MAX_HOPS, bounds::MAX_HOPS_DEFAULT);
+        Some(Engine { drain_timeout: drain_timeout?, max_event_bytes: max_event_bytes?, max_hops: max_hops? })
     }
 
     /// Resolves what may be absent: the outer `None` is a problem, the inner one an absence.

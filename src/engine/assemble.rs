@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::handler::{Handler, Slot};
 use super::pipeline::Pipeline;
-use super::prepare::{PartitionChoice, PrepareError, Wanted, prepare};
+use super::prepare::{Output, PartitionChoice, PrepareError, Wanted, prepare, prepare_outputs};
 use super::sweeper::Retention;
 use super::watch::Mark;
 use crate::backend::{Backend, Start};
 use crate::config::{self, Config};
 use crate::event::{GroupKey, Name};
-use crate::plugin::{Host, Limits, LoadError, Plugin, PluginSpec};
+use crate::plugin::{EffectLimits, Host, Limits, LoadError, Plugin, PluginSpec};
 use crate::retry::RetryPolicy;
 
 /// The plugins of a file, by name, each in its slot.
@@ -61,7 +61,7 @@ impl Plugins {
         let mut plugins = Self { host, loaded: BTreeMap::new() };
         let mut problems = Vec::new();
         for plugin in &config.plugins {
-            let spec = spec(plugin);
+            let spec = spec(&config.engine, plugin);
             // Before it is read: what changes afterwards is seen as a change.
             let mark = Mark::of(&spec.path);
             match plugins.host.load(&spec).await {
@@ -84,18 +84,39 @@ impl Plugins {
 
 /// What the plugin host is told of a plugin.
 #[must_use]
-pub fn spec(plugin: &config::Plugin) -> PluginSpec {
+pub fn spec(engine: &config::Engine, plugin: &config::Plugin) -> PluginSpec {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let effects = &plugin.effects;
     PluginSpec {
         name: plugin.name.clone(),
         path: plugin.path.clone(),
         limits: Limits {
             timeout: plugin.timeout,
-            memory_bytes_max: usize::try_from(plugin.max_memory).unwrap_or(usize::MAX),
+            cpu_max: plugin.max_cpu,
+            instances_max: plugin.max_instances as usize,
+            lines_max: plugin.max_log_lines,
+            memory_bytes_max: size(plugin.max_memory),
+            reuse_count_max: plugin.max_calls,
+            effects: EffectLimits {
+                events_max: effects.max_outbox_events as usize,
+                event_bytes_sum_max: size(effects.max_outbox),
+                event_bytes_max: engine.max_event_bytes,
+                state_keys_max: effects.max_state_keys as usize,
+                state_bytes_max: size(effects.max_state),
+            },
             ..Limits::default()
         },
         config: plugin.config.clone(),
-        ..PluginSpec::new(&plugin.name, &plugin.path)
+        grants: plugin.grants.clone(),
     }
+}
+
+/// The streams that a plugin may append to.
+#[must_use]
+pub fn outputs(config: &Config, plugin: &config::Plugin) -> Vec<Output> {
+    let partitions = |stream: &Name| config.streams.iter().find(|s| s.name == *stream).map(|s| s.partitions);
+    let output = |stream: &Name| Output { stream: stream.clone(), partitions: partitions(stream) };
+    plugin.grants.streams.iter().map(output).collect()
 }
 
 /// What a pipeline needs of the store.
@@ -138,7 +159,8 @@ pub struct AssembleError {
     pub error: PrepareError,
 }
 
-/// Makes a pipeline ready to run: creates its stream and group where they are missing, and says so.
+/// Makes a pipeline ready to run: creates its stream and group where they are missing, and the streams
+/// that its plugin may append to, and says so.
 /// `slot` holds its plugin.
 ///
 /// # Errors
@@ -151,7 +173,8 @@ pub async fn assemble(
 ) -> Result<Pipeline, AssembleError> {
     let wanted = wanted(config, pipeline);
     let prepared = prepare(backend, &wanted).await;
-    let prepared = prepared.map_err(|error| AssembleError { pipeline: pipeline.name.to_string(), error })?;
+    let failed = |error| AssembleError { pipeline: pipeline.name.to_string(), error };
+    let prepared = prepared.map_err(failed)?;
     let (stream, group) = (&wanted.group.stream, &wanted.group.group);
     if prepared.created_stream {
         tracing::info!(%stream, partitions = prepared.partitions.len(), "created the stream");
@@ -159,7 +182,11 @@ pub async fn assemble(
     if prepared.created_group {
         tracing::info!(%stream, %group, max_attempts = prepared.max_attempts, "created the group");
     }
+    for plugin in config.plugins.iter().filter(|plugin| plugin.name == pipeline.plugin) {
+        prepare_outputs(backend, &outputs(config, plugin)).await.map_err(failed)?;
+    }
     Ok(Pipeline {
+        on_fault: pipeline.on_fault,
         name: pipeline.name.as_str().into(),
         group: wanted.group.clone(),
         partitions: prepared.partitions,

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::brake::Brake;
 use super::handler::{Delivery, Handler};
 use super::leases::Leases;
 use super::lineage::{self, Origin};
@@ -60,6 +61,7 @@ pub(super) struct Worker {
     pub(super) queue: async_channel::Receiver<Held>,
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) counts: Arc<Counts>,
+    pub(super) brake: Arc<Brake>,
     /// Cancelled when a drain begins: nothing new is started.
     pub(super) drain: CancellationToken,
     /// Cancelled when a drain ran out of time: what runs is given up.
@@ -80,7 +82,7 @@ impl Worker {
     async fn attempt(&self, held: Held) -> Finished {
         let handler = self.pipeline.handler();
         let digest = handler.digest();
-        let verdict = if self.drain.is_cancelled() {
+        let verdict = if self.drain.is_cancelled() || self.brake.engaged() {
             Some(Verdict::Release)
         } else {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +96,7 @@ impl Worker {
     }
 
     /// The handler's verdict; `None` where the lease was lost meanwhile.
-    async fn verdict(&self, held: &Held, handler: &dyn Handler, digest: &str) -> Option<Verdict> {
+    async fn verdict(&self, held: &Held, handler: &dyn Handler, digest: &Arc<str>) -> Option<Verdict> {
         let Leased { event, lease } = &held.leased;
         let policy = &self.pipeline.retry;
         let delivery = Delivery {
@@ -109,6 +111,7 @@ impl Worker {
             () = held.lost.cancelled() => None,
             () = self.cut.cancelled() => Some(Verdict::Release),
             result = started(handler.handle(event, &delivery)) => {
+                self.brake.attempted(result.as_ref().err(), handler.name(), digest);
                 if let Err(fault) = &result {
                     self.counts.fault(fault.kind);
                 }
@@ -119,7 +122,7 @@ impl Worker {
                     hops_max: self.hops_max,
                 };
                 let result = result.map(|outcome| lineage::complete(outcome, event, &origin));
-                Some(decide(result, lease.attempt, policy, rand::random()))
+                Some(decide(result, lease.attempt, policy, self.pipeline.on_fault, rand::random()))
             }
         }
     }

@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::attempt::Held;
+use super::brake::Brake;
 use super::health::{Backoff, Health};
 use super::idle::{IdleWatch, Left, Seat, Step};
 use super::leases::Leases;
 use super::permits::{Permits, Window};
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, PipelineError};
 use super::prepare::{PrepareError, Prepared, Wanted, prepare};
 use super::summary::Counts;
 use crate::backend::{ClaimRequest, Error, ErrorClass, Shared, Start};
@@ -42,6 +43,7 @@ pub(super) struct Dispatcher {
     leases: Arc<Leases>,
     permits: Arc<Permits>,
     counts: Arc<Counts>,
+    brake: Arc<Brake>,
     seat: Seat,
     stop: CancellationToken,
     window: Window,
@@ -63,6 +65,7 @@ impl Dispatcher {
         settings: Arc<Settings>,
         health: Arc<Health>,
         (queue, leases, permits, counts): Wiring,
+        brake: Arc<Brake>,
         seat: Seat,
         stop: CancellationToken,
     ) -> Self {
@@ -78,6 +81,7 @@ impl Dispatcher {
             leases,
             permits,
             counts,
+            brake,
             seat,
             stop,
             window,
@@ -91,7 +95,7 @@ impl Dispatcher {
     }
 
     /// Claims until stopped. Answers with what was left to others, where it was to end when idle.
-    pub(super) async fn run(mut self) -> Result<Option<Left>, Error> {
+    pub(super) async fn run(mut self) -> Result<Option<Left>, PipelineError> {
         let stop = self.stop.clone();
         loop {
             let room = tokio::select! {
@@ -99,6 +103,10 @@ impl Dispatcher {
                 () = stop.cancelled() => break,
                 room = self.room() => room,
             };
+            if self.brake.engaged() {
+                self.hold().await?;
+                continue;
+            }
             // A claim is never given up half-way: what it took would be held by no one.
             match self.claim(room, false).await {
                 Ok(claimed) => self.took(claimed).await?,
@@ -106,6 +114,20 @@ impl Dispatcher {
             }
         }
         Ok(self.idle.and_then(IdleWatch::left))
+    }
+
+    /// Waits until the pipeline may go on, or is to stop. A run that is to end when idle has no one
+    /// who could resume it.
+    async fn hold(&self) -> Result<(), PipelineError> {
+        if self.idle.is_some() {
+            return Err(PipelineError::Faults);
+        }
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = self.brake.released(&self.pipeline.plugin) => {}
+        }
+        Ok(())
     }
 
     /// Waits until a claim is worth its while, and says for how many events there is room: the

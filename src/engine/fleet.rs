@@ -8,6 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::brake::Brake;
+use super::conditions::Conditions;
 use super::health::Health;
 use super::idle::Board;
 use super::pipeline::{self, Pipeline};
@@ -22,6 +24,7 @@ const CHANGES_MAX: usize = 16;
 enum Change {
     Start(Box<Pipeline>),
     Stop { pipeline: Arc<str>, stopped: oneshot::Sender<()> },
+    Resume,
 }
 
 /// Starts and stops single pipelines of a running engine.
@@ -45,6 +48,11 @@ impl Remote {
         let _ = self.0.send(Change::Start(Box::new(pipeline))).await;
     }
 
+    /// Lets pipelines go on that paused because their plugins faulted too often.
+    pub async fn resume(&self) {
+        let _ = self.0.send(Change::Resume).await;
+    }
+
     /// Drains a pipeline, and returns once it has ended. One that does not run has ended.
     pub async fn stop(&self, pipeline: &Arc<str>) {
         let (stopped, end) = oneshot::channel();
@@ -59,6 +67,7 @@ impl Remote {
 struct Member {
     name: Arc<str>,
     stop: CancellationToken,
+    brake: Arc<Brake>,
     /// Who waits for its end.
     stopped: Vec<oneshot::Sender<()>>,
 }
@@ -67,8 +76,8 @@ struct Member {
 pub(super) struct Fleet {
     pub(super) backend: Shared,
     pub(super) settings: Arc<Settings>,
-    pub(super) handlers: tokio::runtime::Handle,
     pub(super) stop: CancellationToken,
+    conditions: Arc<Conditions>,
     health: Arc<Health>,
     board: Arc<Board>,
     running: JoinSet<(u64, Ended)>,
@@ -81,13 +90,13 @@ impl Fleet {
     pub(super) fn new(
         backend: Shared,
         settings: Settings,
-        handlers: tokio::runtime::Handle,
+        conditions: Arc<Conditions>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             backend,
             settings: Arc::new(settings),
-            handlers,
+            conditions,
             stop,
             health: Arc::default(),
             board: Arc::default(),
@@ -101,7 +110,9 @@ impl Fleet {
     pub(super) fn start(&mut self, pipeline: Pipeline) {
         let (number, stop) = (self.next, self.stop.child_token());
         self.next += 1;
-        let member = Member { name: Arc::clone(&pipeline.name), stop: stop.clone(), stopped: Vec::new() };
+        let (name, conditions) = (Arc::clone(&pipeline.name), Arc::clone(&self.conditions));
+        let brake = Arc::new(Brake::new(&name, pipeline.on_fault, Arc::clone(&conditions)));
+        let member = Member { name, stop: stop.clone(), brake: Arc::clone(&brake), stopped: Vec::new() };
         self.members.insert(number, member);
         let parts = pipeline::Parts {
             backend: Arc::clone(&self.backend),
@@ -109,7 +120,8 @@ impl Fleet {
             settings: Arc::clone(&self.settings),
             health: Arc::clone(&self.health),
             seat: self.board.seat(),
-            handlers: self.handlers.clone(),
+            brake,
+            conditions,
             stop,
         };
         self.running.spawn(async move { (number, pipeline::run(parts).await) });
@@ -134,6 +146,7 @@ impl Fleet {
                 change = next(&mut changes) => match change {
                     Some(Change::Start(pipeline)) => self.start(*pipeline),
                     Some(Change::Stop { pipeline, stopped }) => self.ask_to_stop(&pipeline, stopped),
+                    Some(Change::Resume) => self.members.values().for_each(|member| member.brake.release()),
                     None => changes = None,
                 },
                 () = self.stop.cancelled(), if self.running.is_empty() => {}

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use crate::event::Event;
 use crate::outcome::{Fault, Outcome};
@@ -42,13 +43,14 @@ impl Handler for Plugin {
 /// a running one keeps the build it began with, which goes once the last of them has ended.
 pub struct Slot {
     current: RwLock<Arc<dyn Handler>>,
+    replaced: Notify,
 }
 
 impl Slot {
     /// A place that holds this build.
     #[must_use]
     pub fn new(handler: Arc<dyn Handler>) -> Arc<Self> {
-        Arc::new(Self { current: RwLock::new(handler) })
+        Arc::new(Self { current: RwLock::new(handler), replaced: Notify::new() })
     }
 
     /// The build that new attempts use.
@@ -59,6 +61,22 @@ impl Slot {
 
     /// Puts another build there, and gives back the one that stood there before.
     pub fn replace(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
-        std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), handler)
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, handler);
+        drop(current);
+        self.replaced.notify_waiters();
+        before
+    }
+
+    /// Waits until a build with another digest stands there.
+    pub(super) async fn other_than(&self, digest: &str) {
+        loop {
+            // Registered before the look, so that a change in between is not missed.
+            let replaced = self.replaced.notified();
+            if *self.get().digest() != *digest {
+                return;
+            }
+            replaced.await;
+        }
     }
 }

@@ -6,8 +6,11 @@
 //! what is held from running out, [`sweeper`] heals the store and trims it, and [`idle`] knows when
 //! there is nothing left to do.
 //!
-//! Handlers run on a runtime of their own, so that no guest can delay a renewal or a settlement.
+//! Each pipeline's handlers run on [`threads`] of their own, so that no guest can delay a renewal or a
+//! settlement, or the handlers of another pipeline. A [`brake`] pauses a pipeline whose plugin faults too
+//! often.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -16,6 +19,8 @@ use crate::backend::Shared;
 
 mod assemble;
 mod attempt;
+mod brake;
+mod conditions;
 mod dispatcher;
 mod fleet;
 mod handler;
@@ -31,14 +36,19 @@ mod reload;
 mod settler;
 mod summary;
 mod sweeper;
+mod threads;
 mod watch;
 
-pub use assemble::{AssembleError, Plugins, assemble, retention, spec, wanted};
+pub use assemble::{AssembleError, Plugins, assemble, outputs, retention, spec, wanted};
+pub use conditions::{Condition, Conditions, Pause};
 pub use fleet::{Changes, Remote, remote};
 pub use handler::{Delivery, Handler, Slot};
 pub use idle::{Left, UntilIdle};
-pub use pipeline::Pipeline;
-pub use prepare::{PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_partitions, prepare};
+pub use pipeline::{Pipeline, PipelineError};
+pub use prepare::{
+    Output, PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_output, fit_partitions,
+    prepare,
+};
 pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
 pub use sweeper::Retention;
@@ -65,24 +75,24 @@ pub struct Ended {
     /// What it did.
     pub summary: Summary,
     /// Why it stopped before it was told to; `None` where it did not.
-    pub error: Option<crate::backend::Error>,
+    pub error: Option<PipelineError>,
 }
 
 /// Runs pipelines until `stop` is cancelled, until there is nothing left to do (if so set), or
 /// until all of them have failed; then drains. `changes` starts and stops single pipelines
 /// meanwhile. Answers in the order in which the pipelines were started.
 ///
-/// `handlers` is the runtime on which handlers run. The one that this function runs on must have
+/// `conditions` says meanwhile how each of them is. The runtime that this function runs on must have
 /// threads of its own.
 pub async fn run(
     backend: Shared,
     pipelines: Vec<Pipeline>,
     settings: Settings,
-    handlers: tokio::runtime::Handle,
+    conditions: Arc<Conditions>,
     changes: Option<Changes>,
     stop: CancellationToken,
 ) -> Vec<Ended> {
-    let mut fleet = fleet::Fleet::new(backend, settings, handlers, stop.child_token());
+    let mut fleet = fleet::Fleet::new(backend, settings, conditions, stop.child_token());
     for pipeline in pipelines {
         fleet.start(pipeline);
     }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::assemble::{AssembleError, Build, Plugins, assemble, spec};
+use super::assemble::{AssembleError, Build, Plugins, assemble, outputs, spec};
 use super::fleet::Remote;
 use super::handler::Slot;
 use super::pipeline::Pipeline;
+use super::prepare::prepare_outputs;
 use super::watch::Mark;
 use crate::backend::Shared;
 use crate::config::{self, Config, ConfigError};
@@ -109,10 +110,15 @@ impl Reloader {
         Some(wanted)
     }
 
+    /// Lets pipelines go on that paused because their plugins faulted too often.
+    pub async fn resume(&self) {
+        self.remote.resume().await;
+    }
+
     async fn plan(&mut self, wanted: Config) -> Option<Plan> {
         let mut plan = Plan::default();
         for plugin in &wanted.plugins {
-            if !self.plan_plugin(plugin, &mut plan).await {
+            if !self.plan_plugin(&wanted.engine, plugin, &mut plan).await {
                 return None;
             }
         }
@@ -139,16 +145,39 @@ impl Reloader {
                 plan.stop.push(pipeline.name.as_str().into());
             }
         }
+        self.prepare_new_outputs(wanted).await?;
         for old in self.config.pipelines.iter().filter(|old| !known(wanted, &old.name)) {
             plan.stop.push(old.name.as_str().into());
         }
         Ok(())
     }
 
+    /// Makes the streams ready that plugins may append to only since this file, for pipelines that go
+    /// on as they are.
+    async fn prepare_new_outputs(&self, wanted: &Config) -> Result<(), AssembleError> {
+        let granted = |config: &Config, name: &str| {
+            let plugin = config.plugins.iter().find(|plugin| plugin.name == name);
+            plugin.map(|plugin| outputs(config, plugin)).unwrap_or_default()
+        };
+        for pipeline in &wanted.pipelines {
+            let outputs = granted(wanted, &pipeline.plugin);
+            if outputs != granted(&self.config, &pipeline.plugin) {
+                let failed = |error| AssembleError { pipeline: pipeline.name.to_string(), error };
+                prepare_outputs(self.backend.as_ref(), &outputs).await.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Loads a plugin's build where its file or its settings have changed. False where the whole file
     /// cannot be carried over without it.
-    async fn plan_plugin(&mut self, plugin: &config::Plugin, plan: &mut Plan) -> bool {
-        let spec = spec(plugin);
+    async fn plan_plugin(
+        &mut self,
+        engine: &config::Engine,
+        plugin: &config::Plugin,
+        plan: &mut Plan,
+    ) -> bool {
+        let spec = spec(engine, plugin);
         let mark = Mark::of(&spec.path);
         self.seen.insert(spec.path.clone(), mark.clone());
         let known = self.plugins.loaded.get_mut(&spec.name);

@@ -150,7 +150,8 @@ impl Settler {
     /// The verdict on an attempt that answered, but whose answer cannot be carried out.
     fn failed(&self, held: &Held, reason: String) -> Verdict {
         let outcome = Outcome::Retry { reason, delay: None };
-        decide(Ok(outcome), held.leased.lease.attempt, &self.pipeline.retry, rand::random())
+        let Pipeline { retry, on_fault, .. } = &*self.pipeline;
+        decide(Ok(outcome), held.leased.lease.attempt, retry, *on_fault, rand::random())
     }
 
     /// Nothing more can be written about this attempt.

@@ -8,6 +8,8 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::output::Output;
+use crate::grants::{Grants, HttpGrant, is_private};
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -15,10 +17,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tracing::instrument::WithSubscriber as _;
+use tracing::{Instrument as _, Level};
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
-
-use super::grants::{Grants, is_private};
 
 /// Waits of a guest that names none of its own; the call's own timeout is shorter as a rule.
 const WAIT_DEFAULT: Duration = Duration::from_secs(600);
@@ -28,11 +30,13 @@ type Sent = (http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>
 /// Sends what is granted.
 pub(super) struct Client {
     grants: Arc<Grants>,
+    /// The guest's log, where it is said which grant is missing.
+    output: Output,
 }
 
 impl Client {
-    pub(super) fn new(grants: Arc<Grants>) -> Self {
-        Self { grants }
+    pub(super) fn new(grants: Arc<Grants>, output: Output) -> Self {
+        Self { grants, output }
     }
 }
 
@@ -43,8 +47,16 @@ impl WasiHttpHooks for Client {
         options: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<Sent, Error>> + Send> {
-        let grants = Arc::clone(&self.grants);
-        Box::new(async move { send(&grants, request, options).await })
+        let (grants, output) = (Arc::clone(&self.grants), self.output.clone());
+        let sent = async move {
+            let sent = send(&grants, request, options).await;
+            if let Err(Error::InternalError(Some(denied))) = &sent {
+                output.message(Level::WARN, "", denied);
+            }
+            sent
+        };
+        // What is said of it belongs to the attempt, on whichever task it is sent.
+        Box::new(sent.in_current_span().with_current_subscriber())
     }
 }
 
@@ -81,7 +93,7 @@ impl Target {
             found.map_err(|error| Error::DnsError { rcode: Some(error.to_string()), info_code: None })?;
         let (good, bad): (Vec<_>, Vec<_>) = found.partition(|found| {
             let address = found.ip();
-            let granted = |grant: &super::HttpGrant| grant.covers_address(address, *port, *default_port);
+            let granted = |grant: &HttpGrant| grant.covers_address(address, *port, *default_port);
             !is_private(address) || grants.http.iter().any(granted)
         });
         match (good.is_empty(), bad.first()) {
@@ -98,7 +110,6 @@ impl Target {
 
 /// An error that the guest can read: the others have no room for words.
 fn denied(text: String) -> Error {
-    tracing::warn!(target: super::GUEST_TARGET, "{text}");
     Error::InternalError(Some(text))
 }
 

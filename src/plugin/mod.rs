@@ -3,8 +3,8 @@
 //! [`Host`] is the process's one engine. [`Host::load`] makes a [`Plugin`] of a file: compiled (or
 //! taken from the cache), checked against the contract in `wit/`, and tried once. [`Plugin::handle`]
 //! calls it with an event. Instances are reused, and thrown away after anything but an answer. A
-//! guest cannot hurt the process: its time, its memory, its stack, its handles and its output are
-//! bounded, and it sees no file, no network and no environment.
+//! guest cannot hurt the process: its time, its memory, its stack, its handles, its output and its
+//! effects are bounded, and it reaches what is granted to it ([`crate::grants`]) and nothing else.
 //!
 //! A guest's output becomes events of `tracing` with the target [`GUEST_TARGET`], in the span that
 //! the caller of [`Plugin::handle`] is in.
@@ -15,14 +15,16 @@ mod code;
 mod effects;
 mod error;
 mod fault;
-mod grants;
 mod host;
 mod http;
 mod inspect;
 mod limits;
+mod meter;
+mod needs;
 mod output;
 mod pool;
 mod prepare;
+mod sockets;
 mod staging;
 mod state;
 
@@ -30,21 +32,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use wasmtime::{Store, UpdateDeadline};
 
 use self::bindings::v0_1::wasmill::handler::types;
 use self::bindings::v0_1::{Failure, HandlerPre};
 pub use self::error::{HostError, LoadError, Refusal};
-pub use self::grants::{DirGrant, Grants, HttpGrant, HttpGrantError};
 pub use self::host::{Host, HostSettings};
 pub use self::inspect::Inspection;
 pub use self::limits::{EffectLimits, Limits, TIMEOUT_MAX};
+pub use self::needs::Need;
 pub use self::output::{GUEST_TARGET, LINE_BYTES_MAX, LINES_MAX};
 use self::pool::{Instance, Pool};
 pub use self::staging::StateSource;
 use self::state::{Config, State};
 use crate::event::Event;
+use crate::grants::Grants;
 use crate::outcome::{Effects, Fault, Outcome};
 
 /// Shortest time between two looks for instances that have waited too long.
@@ -102,7 +106,10 @@ pub struct Plugin {
     limits: Limits,
     config: Config,
     grants: Arc<Grants>,
+    needs: Vec<Need>,
     handler: HandlerPre<State>,
+    /// One permit for each instance that may run.
+    turns: Semaphore,
     pool: Arc<Pool>,
     reaper: AbortHandle,
     host: Arc<Host>,
@@ -114,14 +121,16 @@ impl Plugin {
         host: Arc<Host>,
         spec: &PluginSpec,
         digest: Arc<str>,
-        handler: HandlerPre<State>,
+        (handler, needs): (HandlerPre<State>, Vec<Need>),
     ) -> Result<Arc<Self>, Refusal> {
         let limits = Limits { timeout: spec.limits.timeout.min(TIMEOUT_MAX), ..spec.limits };
         let pool = Arc::new(Pool::new(limits.reuse_count_max, limits.idle_max));
         let reaper = tokio::spawn(reap(Arc::clone(&pool), limits.idle_max)).abort_handle();
         let name = spec.name.clone();
         let (config, grants) = (spec.config.clone().into(), Arc::new(spec.grants.clone()));
-        let plugin = Arc::new(Self { name, digest, limits, config, grants, handler, pool, reaper, host });
+        let turns = Semaphore::new(limits.instances_max.clamp(1, Semaphore::MAX_PERMITS));
+        let plugin = Self { name, digest, limits, config, grants, needs, handler, turns, pool, reaper, host };
+        let plugin = Arc::new(plugin);
         match plugin.instantiate(Instant::now() + limits.timeout).await {
             Ok(instance) => plugin.pool.put(instance),
             Err(fault) => return Err(Refusal::Start { reason: fault.message }),
@@ -147,6 +156,11 @@ impl Plugin {
         &self.limits
     }
 
+    /// What it imports that does nothing without a grant that it does not have.
+    pub fn missing_grants(&self) -> impl Iterator<Item = Need> {
+        self.needs.iter().copied().filter(|need| !need.is_granted(&self.grants))
+    }
+
     /// How many instances wait for a call.
     #[must_use]
     pub fn warm_count(&self) -> usize {
@@ -160,6 +174,11 @@ impl Plugin {
     /// The guest did not answer: see [`crate::outcome::FaultKind`].
     pub async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
         let deadline = Instant::now() + self.limits.timeout;
+        // Held until the instance is back or gone. It is never closed.
+        let turn = tokio::time::timeout_at(deadline.into(), self.turns.acquire()).await;
+        let Ok(_turn) = turn else {
+            return Err(fault::crowded(self.limits.instances_max, self.timeout_ms()));
+        };
         // Taken out of the pool it is this call's own, and gone with it unless it is put back.
         let mut instance = match self.pool.take() {
             Some(instance) => instance,
@@ -167,7 +186,8 @@ impl Plugin {
         };
         begin(&mut instance.store, deadline);
         instance.store.data_mut().staging.begin(delivery.pipeline, delivery.state.clone());
-        let called = call(&mut instance, event, delivery, deadline);
+        let meter = instance.store.data().meter.clone();
+        let called = meter.measure(call(&mut instance, event, delivery, deadline));
         let answer = tokio::time::timeout_at(deadline.into(), called).await;
         instance.store.data().output.finish();
         match answer {
@@ -185,17 +205,23 @@ impl Plugin {
     /// Makes an instance; its start code runs under the same limits as a call.
     async fn instantiate(&self, deadline: Instant) -> Result<Instance, Fault> {
         let state = State::new(Arc::clone(&self.config), &self.grants, &self.limits, deadline);
+        let state = state.map_err(fault::no_directory)?;
+        let meter = state.meter.clone();
         let mut store = Store::new(self.host.engine(), state);
+        store.set_hostcall_fuel(self.limits.effects.call_bytes_max());
         store.limiter(|state| &mut state.guard);
         store.epoch_deadline_callback(|store| {
-            if Instant::now() < store.data().deadline {
-                Ok(UpdateDeadline::Yield(1))
-            } else {
+            let state = store.data();
+            if Instant::now() >= state.deadline {
                 Err(fault::Overdue.into())
+            } else if state.cpu_max.is_some_and(|max| state.meter.spent() >= max) {
+                Err(meter::Spent.into())
+            } else {
+                Ok(UpdateDeadline::Yield(1))
             }
         });
         begin(&mut store, deadline);
-        let started = self.handler.instantiate_async(&mut store);
+        let started = meter.measure(self.handler.instantiate_async(&mut store));
         let started = tokio::time::timeout_at(deadline.into(), started).await;
         store.data().output.finish();
         match started {
@@ -220,7 +246,7 @@ impl Drop for Plugin {
 fn begin(store: &mut Store<State>, deadline: Instant) {
     let state = store.data_mut();
     state.deadline = deadline;
-    state.guard.refused_bytes = None;
+    (state.guard.refused_bytes, state.guard.refused_elements) = (None, None);
     state.output.begin();
     store.set_epoch_deadline(1);
 }

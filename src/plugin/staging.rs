@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::grants::Grants;
 use super::limits::EffectLimits;
 use crate::event::{JsonObject, NewEvent};
+use crate::grants::Grants;
 use crate::outcome::{Effects, StagedEvent};
 use crate::state::{Bucket, KEY_BYTES_MAX, StateKeys, StateRead, StateValue, StateWrite, VALUE_BYTES_MAX};
 

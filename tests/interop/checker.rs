@@ -16,6 +16,7 @@ use wasmill::backend::{
 };
 use wasmill::event::{GroupKey, Lease, Name, NewEvent};
 use wasmill::outcome::Verdict;
+use wasmill::state::{Bucket, StateKeys, StateValue};
 
 use crate::peer;
 
@@ -262,6 +263,14 @@ impl Backend for Witness {
 
     async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
         self.backend.heal(group, partition).await
+    }
+
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>> {
+        self.backend.state(bucket, keys).await
+    }
+
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys> {
+        self.backend.state_keys(bucket, cursor).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

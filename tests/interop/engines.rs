@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use wasmill::backend::redis::Redis;
 use wasmill::backend::{Settings, Shared, Start};
 use wasmill::engine::{
-    self, Delivery, Ended, Handler, PartitionChoice, Pipeline, Retention, Summary, Wanted,
+    self, Delivery, Ended, Handler, PartitionChoice, Pipeline, Retention, Slot, Summary, Wanted,
 };
 use wasmill::event::{Event, GroupKey};
-use wasmill::outcome::{Effects, Fault, FaultKind, Outcome};
+use wasmill::outcome::{Effects, Fault, FaultKind, OnFault, Outcome};
 use wasmill::retry::RetryPolicy;
 
 use crate::checker::{Checker, Witness};
@@ -40,6 +40,10 @@ pub(crate) struct Behaves {
 
 #[async_trait]
 impl Handler for Behaves {
+    fn name(&self) -> &str {
+        "behaves"
+    }
+
     fn digest(&self) -> Arc<str> {
         "test".into()
     }
@@ -85,7 +89,8 @@ pub(crate) fn pipeline(
         in_flight_max: 32,
         lease,
         retry,
-        plugin,
+        on_fault: OnFault::default(),
+        plugin: Slot::new(plugin),
         retention: Retention::default(),
         wanted: Wanted {
             group: group.clone(),
@@ -123,9 +128,10 @@ impl Running {
             drain_timeout: Duration::from_secs(5),
             until_idle: None,
             consumer: consumer.to_owned(),
+            hops_max: 32,
         };
         let stop = CancellationToken::new();
-        let engine = engine::run(witness, vec![pipeline], settings, runtime.handle().clone(), stop.clone());
+        let engine = engine::run(witness, vec![pipeline], settings, Arc::default(), None, stop.clone());
         let ended = runtime.spawn(engine);
         Self { runtime, stop, ended }
     }

@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::output;
 use crate::config;
 use crate::event::{GroupKey, Lease};
-use crate::outcome::{Effects, Outcome, Settlement, Verdict, decide};
+use crate::outcome::{Effects, OnFault, Outcome, Settlement, Verdict, decide};
 use crate::retry::RetryPolicy;
 
 /// Who settles, in the record of a dead letter.
@@ -70,7 +70,7 @@ pub(super) async fn run(context: &Context, backend: &dyn Backend, args: &SettleA
         (None, None) => Outcome::Ack(Effects::default()),
     };
     let policy = RetryPolicy { max_attempts, ..RetryPolicy::default() };
-    let verdict = decide(Ok(outcome), attempt, &policy, rand::random());
+    let verdict = decide(Ok(outcome), attempt, &policy, OnFault::default(), rand::random());
     let done = said(&verdict);
     let settlements = [Settlement { lease, verdict, plugin: None }];
     let request = SettleRequest { group: &key, consumer: CONSUMER, settlements: &settlements };

@@ -1,4 +1,4 @@
-//! What the operator lets a plugin do: nothing but what is named.
+//! What the operator lets a plugin do: nothing but what is named. Plain values without I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::event::{Name, NameError};
 use crate::state::Bucket;
 
 /// Everything that is granted to a plugin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// Hosts that it may send HTTP requests to.
     pub http: Vec<HttpGrant>,
@@ -21,6 +21,21 @@ pub struct Grants {
     pub buckets: BTreeMap<String, Name>,
     /// Streams that it may append to.
     pub streams: Vec<Name>,
+}
+
+/// Values of variables may be secrets, and are not shown.
+impl fmt::Debug for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
+        let http: Vec<String> = self.http.iter().map(ToString::to_string).collect();
+        f.debug_struct("Grants")
+            .field("http", &http)
+            .field("env", &env)
+            .field("dirs", &self.dirs)
+            .field("buckets", &self.buckets)
+            .field("streams", &self.streams)
+            .finish()
+    }
 }
 
 impl Grants {
@@ -111,7 +126,9 @@ impl HttpGrant {
     }
 
     /// Whether requests to this host, by name or address as the guest wrote it, are granted.
-    pub(super) fn covers(&self, host: &str, port: u16, default_port: u16) -> bool {
+    /// `default_port` is the scheme's own.
+    #[must_use]
+    pub fn covers(&self, host: &str, port: u16, default_port: u16) -> bool {
         let host =
             host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
         let named = match &self.host {
@@ -125,7 +142,8 @@ impl HttpGrant {
     }
 
     /// Whether this very address is granted.
-    pub(super) fn covers_address(&self, address: IpAddr, port: u16, default_port: u16) -> bool {
+    #[must_use]
+    pub fn covers_address(&self, address: IpAddr, port: u16, default_port: u16) -> bool {
         self.host == HostPattern::Address(address) && self.port_fits(port, default_port)
     }
 }
@@ -143,7 +161,8 @@ impl fmt::Display for HttpGrant {
 }
 
 /// Whether an address belongs to this machine, to a private network, or to no single host.
-pub(super) fn is_private(address: IpAddr) -> bool {
+#[must_use]
+pub fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let [a, b, ..] = v4.octets();
