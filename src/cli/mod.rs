@@ -25,6 +25,7 @@ mod redriven;
 mod run;
 mod signals;
 mod stream;
+mod trial;
 
 use context::Context;
 use exit::Exit;

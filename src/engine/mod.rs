@@ -43,6 +43,7 @@ pub use assemble::{AssembleError, Plugins, assemble, outputs, retention, spec, w
 pub use conditions::{Condition, Conditions, Pause};
 pub use fleet::{Changes, Remote, remote};
 pub use handler::{Delivery, Handler, Slot};
+pub use handler_state::StoreState;
 pub use idle::{Left, UntilIdle};
 pub use pipeline::{Pipeline, PipelineError};
 pub use prepare::{

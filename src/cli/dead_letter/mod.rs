@@ -10,6 +10,7 @@ mod act;
 mod list;
 mod select;
 mod show;
+mod try_build;
 
 /// How many rows one call to the store asks for.
 const PAGE: usize = 200;
@@ -31,11 +32,14 @@ pub(super) enum DeadLetterCommand {
     Redrive(act::ActArgs),
     /// Remove dead letters for good
     Purge(act::ActArgs),
+    /// Run dead letters through a build of the plugin, and show what would come of them: nothing is
+    /// committed or settled
+    Try(try_build::TryArgs),
 }
 
 pub(super) async fn run(context: &Context, command: DeadLetterCommand) -> Result<(), Exit> {
-    let backend = context.open_store(Access::Existing).await?;
-    let backend = backend.as_ref();
+    let store = context.open_store(Access::Existing).await?;
+    let backend = store.as_ref();
     match command {
         DeadLetterCommand::List(args) => list::run(context, backend, &args).await,
         DeadLetterCommand::Show { stream, group, id } => {
@@ -43,6 +47,7 @@ pub(super) async fn run(context: &Context, command: DeadLetterCommand) -> Result
         }
         DeadLetterCommand::Redrive(args) => act::redrive(context, backend, &args).await,
         DeadLetterCommand::Purge(args) => act::purge(context, backend, &args).await,
+        DeadLetterCommand::Try(args) => try_build::run(context, &store, &args).await,
     }
 }
 
