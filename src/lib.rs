@@ -17,7 +17,8 @@
 //!   None of these three sees another one, or the engine.
 //! - [`telemetry`]: what is said of the engine's work
 //! - [`grants`]: what a plugin may do
-//! - [`event`], [`outcome`], [`retry`], [`routing`], [`state`], [`target`]: values and pure functions
+//! - [`event`], [`outcome`], [`query`], [`retry`], [`routing`], [`state`], [`target`]: values and pure
+//!   functions
 //!
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
@@ -29,6 +30,7 @@ pub mod event;
 pub mod grants;
 pub mod outcome;
 pub mod plugin;
+pub mod query;
 pub mod retry;
 pub mod routing;
 pub mod state;

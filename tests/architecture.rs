@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grants",
             "outcome",
             "plugin",
+            "query",
             "retry",
             "state",
             "target",
@@ -26,11 +27,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("engine", &["backend", "config", "event", "grants", "outcome", "plugin", "retry", "state", "telemetry"]),
     ("telemetry", &["backend", "event", "outcome"]),
-    ("backend", &["event", "outcome", "retry", "routing", "state", "target"]),
+    ("backend", &["event", "outcome", "query", "retry", "routing", "state", "target"]),
     ("plugin", &["event", "grants", "outcome", "state"]),
     ("config", &["event", "grants", "outcome", "retry", "target"]),
     ("grants", &["event", "state"]),
     ("outcome", &["event", "retry", "state"]),
+    ("query", &["event"]),
     ("state", &["event"]),
     ("event", &[]),
     ("retry", &[]),
@@ -39,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Modules that know no runtime, no clock and no configuration language.
-const LEAVES: &[&str] = &["event", "outcome", "retry", "routing", "state", "target"];
+const LEAVES: &[&str] = &["event", "outcome", "query", "retry", "routing", "state", "target"];
 const NOT_IN_LEAVES: &[&str] =
     &["tokio", "toml::", "SystemTime", "Instant::now", "Timestamp::now", "std::fs", "std::net"];
 

@@ -1,5 +1,6 @@
 //! `wasmill check`: everything that can be known before running. Creates nothing.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,7 +11,9 @@ use super::output;
 use crate::backend::redis::{Persistence, Redis, ServerReport};
 use crate::backend::{Backend, Error};
 use crate::config::Config;
-use crate::engine::{Output, Wanted, fit_attempts, fit_output, fit_partitions, outputs, spec, wanted};
+use crate::engine::{
+    Output, Wanted, fit_attempts, fit_output, fit_partitions, outputs, retention, spec, wanted,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -66,6 +69,11 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
         let wanted = wanted(&config, pipeline);
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
+    }
+    if store.as_ref().is_some_and(|store| store.redis.is_some()) {
+        for detail in unbounded(&config) {
+            findings.warn("stream", "retention", &detail)?;
+        }
     }
     for plugin in &config.plugins {
         let backend = store.as_ref().map(|store| store.backend.as_ref());
@@ -136,6 +144,18 @@ async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -
         }
     }
     Ok(())
+}
+
+/// The streams of a file that grow without a bound, which a server's memory has: one text for each.
+pub(super) fn unbounded(config: &Config) -> impl Iterator<Item = String> {
+    let streams: BTreeSet<_> = config.pipelines.iter().map(|pipeline| &pipeline.stream).collect();
+    let unbounded = streams.into_iter().filter(|stream| !retention(config, stream).is_bounded());
+    unbounded.map(|stream| match stream.is_portable() {
+        true => format!(
+            "the stream `{stream}` is never trimmed: give `[streams.{stream}]` a `max_age` or `max_length`"
+        ),
+        false => format!("the stream `{stream}` is never trimmed, unless by `wasmill stream trim`"),
+    })
 }
 
 /// Something about a server that endangers a log.

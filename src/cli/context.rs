@@ -65,6 +65,15 @@ impl Context {
         }
     }
 
+    /// Reads and validates the pipeline file that is named, or stands in the working directory.
+    pub(super) fn load_if_there(&self) -> Result<Option<Config>, Exit> {
+        match &self.global.config {
+            Some(path) => self.load(path).map(Some),
+            None if Path::new(DEFAULT_CONFIG).exists() => self.load(Path::new(DEFAULT_CONFIG)).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Reads a pipeline file again.
     pub(super) fn reader(&self, path: &Path) -> crate::engine::ReadConfig {
         let path = path.to_owned();
@@ -139,6 +148,12 @@ impl Context {
             Target::Sqlite(path) if !path.exists() => Ok(Some(path)),
             _ => Ok(None),
         }
+    }
+
+    /// Whether the store of a command that does not run pipelines is a Redis server, which others than
+    /// we may use too.
+    pub(super) fn is_redis(&self) -> Result<bool, Exit> {
+        Ok(matches!(self.target(&self.store()?.backend)?, Target::Redis(_)))
     }
 
     fn target(&self, backend: &config::Backend) -> Result<Target, Exit> {

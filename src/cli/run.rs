@@ -154,6 +154,7 @@ async fn try_start(
     let store = context.open(&config.backend, &config.engine, Access::Create).await?;
     if let Some(redis) = &store.redis {
         super::check::server_fit(redis, args.allow_eviction).await?;
+        super::check::unbounded(config).for_each(|detail| tracing::warn!("{detail}"));
     }
     let mut ready = Vec::with_capacity(config.pipelines.len());
     for pipeline in &config.pipelines {

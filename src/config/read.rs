@@ -40,7 +40,7 @@ const PLUGIN: Shape = Shape {
     ],
 };
 const DIR: Shape = Shape { name: "allow_dirs", keys: &["path", "guest", "write"] };
-const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions"] };
+const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions", "max_age", "max_length"] };
 const ENGINE: Shape = Shape { name: "[engine]", keys: &["drain_timeout", "max_event_bytes", "max_hops"] };
 const PIPELINE: Shape = Shape {
     name: "[[pipeline]]",
@@ -129,7 +129,11 @@ impl RawDirTable {
 
 impl RawStream {
     fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
-        Self { partitions: table.integer("partitions", problems) }
+        Self {
+            partitions: table.integer("partitions", problems),
+            max_age: table.string("max_age", units::DURATION_FORM, problems),
+            max_length: table.integer("max_length", problems),
+        }
     }
 }
 

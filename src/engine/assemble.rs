@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::handler::{Handler, Slot};
 use super::pipeline::Pipeline;
 use super::prepare::{Output, PartitionChoice, PrepareError, Wanted, prepare, prepare_outputs};
+use super::sweeper::Retention;
 use super::watch::Mark;
 use crate::backend::{Backend, Start};
 use crate::config::{self, Config};
@@ -137,6 +138,16 @@ pub fn wanted(config: &Config, pipeline: &config::Pipeline) -> Wanted {
     }
 }
 
+/// How long a stream's events are kept, where the file says.
+#[must_use]
+pub fn retention(config: &Config, stream: &Name) -> Retention {
+    let declared = config.streams.iter().find(|declared| declared.name == *stream);
+    declared.map_or(Retention::default(), |declared| Retention {
+        max_age: declared.max_age,
+        max_length: declared.max_length,
+    })
+}
+
 /// Why a pipeline cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[error("pipeline `{pipeline}`: {error}")]
@@ -183,6 +194,7 @@ pub async fn assemble(
         in_flight_max: pipeline.max_in_flight as usize,
         lease: pipeline.lease,
         retry: RetryPolicy { max_attempts: prepared.max_attempts, ..pipeline.retry.clone() },
+        retention: retention(config, &pipeline.stream),
         plugin: slot,
         wanted,
     })

@@ -7,7 +7,7 @@ use crate::plugin::StateSource;
 use crate::state::{Bucket, StateKeys, StateValue};
 
 /// The store as a handler sees it.
-pub(super) struct StoreState(pub(super) Shared);
+pub struct StoreState(pub Shared);
 
 #[async_trait]
 impl StateSource for StoreState {

@@ -3,7 +3,8 @@
 //! Each pipeline is a straight line of parts, joined by bounded queues:
 //! [`dispatcher`] (permits, then claims) → [`attempt`] (calls the handler, decides) →
 //! [`settler`] (writes verdicts in batches) → the permit goes back. Beside it, [`leases`] keeps
-//! what is held from running out, and [`idle`] knows when there is nothing left to do.
+//! what is held from running out, [`sweeper`] heals the store and trims it, and [`idle`] knows when
+//! there is nothing left to do.
 //!
 //! Each pipeline's handlers run on [`threads`] of their own, so that no guest can delay a renewal or a
 //! settlement, or the handlers of another pipeline. A [`brake`] pauses a pipeline whose plugin faults too
@@ -34,13 +35,15 @@ mod prepare;
 mod reload;
 mod settler;
 mod summary;
+mod sweeper;
 mod threads;
 mod watch;
 
-pub use assemble::{AssembleError, Plugins, assemble, outputs, spec, wanted};
+pub use assemble::{AssembleError, Plugins, assemble, outputs, retention, spec, wanted};
 pub use conditions::{Condition, Conditions, Pause};
 pub use fleet::{Changes, Remote, remote};
 pub use handler::{Delivery, Handler, Slot};
+pub use handler_state::StoreState;
 pub use idle::{Left, UntilIdle};
 pub use pipeline::{Pipeline, PipelineError};
 pub use prepare::{
@@ -49,6 +52,7 @@ pub use prepare::{
 };
 pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
+pub use sweeper::Retention;
 pub use watch::{Mark, Watch};
 
 /// How an engine runs.

@@ -256,14 +256,8 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
 /// Whether a pipeline of the new file differs from what runs.
 fn changed<'a>(old: &'a Config, new: &'a Config) -> impl Fn(&config::Pipeline) -> bool + use<'a> {
     |pipeline| {
-        let partitions = |config: &Config| {
-            config
-                .streams
-                .iter()
-                .find(|stream| stream.name == pipeline.stream)
-                .map(|stream| stream.partitions)
-        };
-        let known = old.pipelines.iter().any(|known| known == pipeline);
-        !known || partitions(old) != partitions(new)
+        let named = |stream: &&config::Stream| stream.name == pipeline.stream;
+        let stream = |config: &Config| config.streams.iter().find(named).cloned();
+        !old.pipelines.iter().any(|known| known == pipeline) || stream(old) != stream(new)
     }
 }

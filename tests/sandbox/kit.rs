@@ -8,7 +8,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wasmill::backend::sqlite::{Clock, Location, Mode, Sqlite};
 use wasmill::backend::{Backend as _, NewGroup, Settings, Shared, Start};
-use wasmill::engine::{self, Conditions, Ended, PartitionChoice, Pipeline, Remote, Slot, UntilIdle, Wanted};
+use wasmill::engine::{
+    self, Conditions, Ended, PartitionChoice, Pipeline, Remote, Retention, Slot, UntilIdle, Wanted,
+};
 use wasmill::event::{GroupKey, JsonObject, Name, NewEvent};
 use wasmill::outcome::OnFault;
 use wasmill::plugin::{Host, HostSettings, Plugin, PluginSpec};
@@ -64,6 +66,7 @@ pub(crate) fn pipeline(
         retry: RetryPolicy { max_attempts: 5, ..RetryPolicy::default() },
         on_fault,
         plugin,
+        retention: Retention::default(),
         wanted: Wanted {
             group: group.clone(),
             stream_partitions: None,

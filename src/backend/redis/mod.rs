@@ -4,7 +4,9 @@
 //! What must be one step is one script (`lua/`); what moves payloads is a native command. Rheo's keys
 //! are as Rheo writes them. Ours beside them, invisible to it: `due:{stream}:{group}:{p}` (parked
 //! entries by the time they come back), `suspect:{stream}:{group}:{p}` (entries that may have killed
-//! their consumer) and `note:{stream}:{group}` (what the steps of a claim tell each other).
+//! their consumer), `redriven:{stream}:{group}:{p}` and `copy:{stream}:{group}:{p}` (the record of an
+//! event that is delivered again until it settles, and its fields) and `note:{stream}:{group}` (what the
+//! steps of a claim tell each other, and the marker of a rewind).
 //!
 //! A fence (`fence:{stream}:{group}:{entry id}`) says who holds an entry. Its key has no partition, so
 //! two entries with one id share it: it is believed only for the partition that it names, and while it
@@ -29,6 +31,7 @@ use crate::state::{Bucket, StateKeys, StateValue};
 use crate::target::RedisUrl;
 use connection::{Connection, Effect};
 use keys::Keys;
+use scripts::Script;
 use state::GroupState;
 
 mod append;
@@ -36,18 +39,24 @@ mod claim;
 mod codec;
 mod connection;
 mod errors;
+mod explain;
+mod gaps;
 mod groups;
+mod heal;
 mod keys;
 mod listings;
 mod pending;
 mod read;
+mod redrive;
 mod reply;
 mod report;
 mod retake;
+mod rewind;
 mod scripts;
 mod settle;
+mod start;
 mod state;
-mod unbuilt;
+mod trim;
 mod values;
 mod wait;
 
@@ -61,9 +70,12 @@ pub struct Redis {
     keys: Keys,
     event_bytes_max: usize,
     append_time_max: Duration,
+    #[cfg(debug_assertions)]
+    unfenced: bool,
     /// Partition counts never change while a stream lives; scripts notice where one has.
     partitions: Mutex<HashMap<Name, u32>>,
     groups: Mutex<HashMap<GroupKey, Arc<GroupState>>>,
+    trims: trim::KnownGroups,
 }
 
 impl Redis {
@@ -78,9 +90,30 @@ impl Redis {
             keys: Keys::new(&settings.namespace),
             event_bytes_max: settings.event_bytes_max,
             append_time_max: settings.append_time_max,
+            #[cfg(debug_assertions)]
+            unfenced: false,
             partitions: Mutex::default(),
             groups: Mutex::default(),
+            trims: trim::KnownGroups::default(),
         })
+    }
+
+    /// Settles and renews without a look at fences, so that tests can show that they would notice.
+    /// Not there in a release build.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_fencing(self) -> Self {
+        Self { unfenced: true, ..self }
+    }
+
+    /// A call of a script that checks fences.
+    fn fenced(&self, script: Script, keys: &[String]) -> redis::Cmd {
+        #[cfg(debug_assertions)]
+        if self.unfenced {
+            return script.call_unfenced(keys);
+        }
+        script.call(keys)
     }
 
     /// How many partitions a stream has, from memory where it is known.
@@ -159,6 +192,8 @@ impl Redis {
             keys.push((self.keys.done(group, p), "zset"));
             keys.push((self.keys.due(group, p), "zset"));
             keys.push((self.keys.suspects(group, p), "zset"));
+            keys.push((self.keys.redriven(group, p), "zset"));
+            keys.push((self.keys.copies(group, p), "hash"));
         }
         keys
     }

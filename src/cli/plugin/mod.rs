@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+mod test;
+
 use super::context::{Context, plugin_host};
 use super::exit::Exit;
 use super::output;
@@ -16,10 +18,15 @@ pub(super) enum PluginCommand {
         /// The component, a `.wasm` file
         component: PathBuf,
     },
+    /// Call a component with events of a stream, and show its answers: nothing is committed or settled
+    Test(test::TestArgs),
 }
 
 pub(super) async fn run(context: &Context, command: PluginCommand) -> Result<(), Exit> {
-    let PluginCommand::Inspect { component } = command;
+    let component = match command {
+        PluginCommand::Inspect { component } => component,
+        PluginCommand::Test(args) => return test::run(context, args).await,
+    };
     std::fs::File::open(&component)
         .map_err(|error| Exit::usage(format!("{}: {error}", component.display())))?;
     let inspection = plugin_host()?.inspect(&component).await;
