@@ -6,9 +6,9 @@ use redis::Value;
 
 use super::connection::Effect;
 use super::errors::{ServerCode, code_of};
-use super::reply::{self, Answers, Entry, array, checked, count, text, text_or_empty};
+use super::reply::{self, Answers, array, checked, count, text, text_or_empty};
 use super::rewind::kind_of;
-use super::{Redis, codec, partition_count};
+use super::{Redis, partition_count};
 use crate::backend::{Error, GroupInfo, GroupPartition, PartitionInfo, Result, StreamInfo, StreamSummary};
 use crate::event::{GroupKey, Name};
 
@@ -106,15 +106,13 @@ impl Redis {
         for p in 0..partitions {
             pipe.cmd("GET").arg(self.keys.seq(stream, p));
             pipe.cmd("XLEN").arg(self.keys.entries(stream, p));
-            pipe.cmd("XRANGE").arg(self.keys.entries(stream, p)).arg("-").arg("+").arg("COUNT").arg(1);
             pipe.cmd("ZRANGE").arg(self.keys.index(stream, p)).arg(0).arg(0).arg("WITHSCORES");
         }
         let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
         let keys = || {
-            let of = |p| {
-                let index = (self.keys.index(stream, p), "zset");
-                [(self.keys.seq(stream, p), "string"), (self.keys.entries(stream, p), "stream"), index]
-            };
+            let (seq, entries) = (|p| self.keys.seq(stream, p), |p| self.keys.entries(stream, p));
+            let index = |p| self.keys.index(stream, p);
+            let of = |p| [(seq(p), "string"), (entries(p), "stream"), (index(p), "zset")];
             (0..partitions).flat_map(of).collect()
         };
         let created_at = text(self.blame(answers.next(), keys).await?)?;
@@ -122,9 +120,8 @@ impl Redis {
         for partition in 0..partitions {
             let high_watermark = count(self.blame(answers.next(), keys).await?)?;
             let length = count(self.blame(answers.next(), keys).await?)?;
-            let entry = reply::entries(self.blame(answers.next(), keys).await?)?.into_iter().next();
-            let row = array(self.blame(answers.next(), keys).await?)?;
-            let first = entry.and_then(|entry| first_sequence(&entry, row));
+            let first = array(self.blame(answers.next(), keys).await?)?.into_iter().nth(1);
+            let first = first.map(count).transpose()?;
             info.partitions.push(PartitionInfo { partition, high_watermark, length, first });
         }
         Ok(info)
@@ -192,17 +189,6 @@ impl Redis {
         }
         Ok(info)
     }
-}
-
-/// The lowest sequence of a log that begins with this entry: its own one, or that of the first row of
-/// the index, which may stand further behind where others append. A row in front of the log is left
-/// over from an entry that is gone.
-fn first_sequence(entry: &Entry, row: Vec<Value>) -> Option<u64> {
-    let mut row = row.into_iter().map(|part| text_or_empty(part).unwrap_or_default());
-    let (id, score) = (row.next().unwrap_or_default(), row.next().unwrap_or_default());
-    let indexed = reply::parse_number(&score).and_then(|score| u64::try_from(score).ok());
-    let indexed = indexed.filter(|_| reply::parse_id(&id) >= reply::parse_id(&entry.id));
-    [codec::raw_sequence(&entry.fields), indexed].into_iter().flatten().min()
 }
 
 /// A hash as texts; what is no text is nothing that we look for.

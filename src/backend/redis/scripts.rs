@@ -106,10 +106,18 @@ pub(super) enum Script {
     Redeliver,
     /// Lists redriven events that are not pending.
     Unlisted,
+    /// Removes old entries.
+    Trim,
+    /// Looks for damage.
+    Heal,
+    /// Mends a gap in the index.
+    HealGap,
+    /// Removes fences that belong to nothing.
+    HealFences,
 }
 
 impl Script {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 23] = [
         Self::CreateStream,
         Self::Start,
         Self::CreateGroup,
@@ -129,6 +137,10 @@ impl Script {
         Self::Redrive,
         Self::Redeliver,
         Self::Unlisted,
+        Self::Trim,
+        Self::Heal,
+        Self::HealGap,
+        Self::HealFences,
     ];
 
     /// Shared parts and body.
@@ -153,13 +165,22 @@ impl Script {
             Self::Redrive => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redrive.lua")),
             Self::Redeliver => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redeliver.lua")),
             Self::Unlisted => (&[], include_str!("lua/unlisted.lua")),
+            Self::Trim => (&[TIME, ADVANCE], include_str!("lua/trim.lua")),
+            Self::Heal => (&[TIME, GROUP, START, ADVANCE], include_str!("lua/heal.lua")),
+            Self::HealGap => (&[TIME, ADVANCE], include_str!("lua/heal_gap.lua")),
+            Self::HealFences => (&[TIME], include_str!("lua/heal_fences.lua")),
         }
     }
 
     fn source(self) -> String {
+        self.source_with("")
+    }
+
+    /// The source with something put between what is shared and the body.
+    fn source_with(self, more: &str) -> String {
         let (shared, body) = self.parts();
         let mut source = Code::prelude();
-        for part in shared.iter().chain([&body]) {
+        for part in shared.iter().chain([&more, &body]) {
             source.push_str(part);
         }
         source
@@ -169,6 +190,16 @@ impl Script {
     pub(super) fn call(self, keys: &[String]) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(LOADED[self as usize].get_hash()).arg(keys.len()).arg(keys);
+        cmd
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Script {
+    /// The same call with every lease taken for good: for tests that must notice.
+    pub(super) fn call_unfenced(self, keys: &[String]) -> Cmd {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(self.source_with("local function authorize() return 'd' end\n")).arg(keys.len()).arg(keys);
         cmd
     }
 }
