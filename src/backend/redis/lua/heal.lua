@@ -48,14 +48,11 @@ if frontier > high then
   repaired('frontier', high, frontier, 1)
   move(high)
 end
-local function follow()
-  local reached = advance(done, frontier)
-  if reached > frontier then
-    repaired('frontier', frontier + 1, reached, 1)
-    move(reached)
-  end
+local reached = advance(done, frontier)
+if reached > frontier then
+  repaired('frontier', frontier + 1, reached, 1)
+  move(reached)
 end
-follow()
 -- Members at or below the frontier say nothing any more.
 local last = call('ZRANGE', done, 4999, 4999)[1]
 call('ZREMRANGEBYSCORE', done, '-inf', int(last and math.min(tonumber(last), frontier) or frontier))
@@ -195,5 +192,7 @@ for i = 1, #rows, 2 do
   end
 end
 if before and #rows < 2 * WINDOW and high > before then gap(before + 1, high, '') end
-follow()
+-- That the frontier follows what was mended here is no repair of its own.
+reached = advance(done, frontier)
+if reached > frontier then move(reached) end
 return { OK, now, frontier, trimmed, repairs, gaps }
