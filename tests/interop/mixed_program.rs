@@ -28,7 +28,7 @@ fn settled_lines(logs: &[String]) -> BTreeMap<String, usize> {
 
 fn event_of(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("event=")?;
-    let end = rest.find(|c: char| c == ' ' || c == '}').unwrap_or(rest.len());
+    let end = rest.find([' ', '}']).unwrap_or(rest.len());
     Some(rest[..end].trim_matches('"').to_owned())
 }
 
@@ -59,8 +59,8 @@ async fn the_program_is_killed_beside_rheo() {
             assert!(Instant::now() < deadline);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        logs.push(engine.log());
-        engine.kill9();
+        engine.signal("-KILL");
+        logs.push(engine.end().2);
         engine = run();
     }
     producer.join().unwrap();
