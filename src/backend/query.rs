@@ -218,3 +218,6 @@ impl Source {
 fn not_empty(range: ScanRange) -> Option<ScanRange> {
     (range.after < range.until).then_some(range)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,16 @@ pub(super) fn json_line(value: &impl Serialize) -> Result<(), Exit> {
     print(&text)
 }
 
+/// JSON objects, one a line, written at once.
+pub(super) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Result<(), Exit> {
+    let mut text = String::new();
+    for value in values {
+        text.push_str(&serde_json::to_string(&value).map_err(anyhow::Error::from)?);
+        text.push('\n');
+    }
+    print(&text)
+}
+
 /// One JSON document over several lines.
 pub(super) fn json_pretty(value: &impl Serialize) -> Result<(), Exit> {
     let mut text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
@@ -80,7 +90,8 @@ pub(super) fn in_ms(ms: i64) -> String {
         0..1_000 => format!("{magnitude} ms"),
         1_000..120_000 => format!("{}.{} s", magnitude / 1000, magnitude % 1000 / 100),
         120_000..7_200_000 => format!("{} min", magnitude / 60_000),
-        _ => format!("{} h", magnitude / 3_600_000),
+        7_200_000..172_800_000 => format!("{} h", magnitude / 3_600_000),
+        _ => format!("{} d", magnitude / 86_400_000),
     };
     if ms < 0 { format!("{text} ago") } else { format!("in {text}") }
 }
@@ -118,6 +129,6 @@ mod tests {
         assert_eq!(in_ms(250), "in 250 ms");
         assert_eq!(in_ms(-1500), "1.5 s ago");
         assert_eq!(in_ms(150_000), "in 2 min");
-        assert_eq!(in_ms(i64::MIN), format!("{} h ago", i64::MIN.unsigned_abs() / 3_600_000));
+        assert_eq!(in_ms(i64::MIN), format!("{} d ago", i64::MIN.unsigned_abs() / 86_400_000));
     }
 }

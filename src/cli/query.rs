@@ -99,7 +99,7 @@ fn to_query(args: &QueryArgs) -> Result<Query, Exit> {
 
 fn show(context: &Context, events: &[Event], first: bool) -> Result<(), Exit> {
     if context.json() {
-        return events.iter().try_for_each(output::json_line);
+        return output::json_lines(events);
     }
     // A query without an answer shows the headings alone; a page behind the first one its rows.
     if events.is_empty() && !first {

@@ -231,6 +231,12 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 impl Site {
+    /// Works on the folder's store through the library.
+    pub fn with_store<T>(&self, work: impl AsyncFnOnce(wasmill::backend::Shared) -> T) -> T {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async { work(self.open().await).await })
+    }
+
     /// Everything that the stream `s` holds, read through the library.
     pub fn events(&self) -> Vec<wasmill::event::Event> {
         let runtime = tokio::runtime::Runtime::new().unwrap();

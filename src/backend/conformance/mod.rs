@@ -292,6 +292,7 @@ macro_rules! conformance_promises {
                 comes_again_after_a_reset
                 keeps_its_state_through_a_replay
                 outlives_a_rewind_to_before_what_was_trimmed
+                is_listed_with_what_is_pending
             }
             redeliver {
                 answers_each_event_in_order

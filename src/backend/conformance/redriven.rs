@@ -339,3 +339,31 @@ pub async fn outlives_a_rewind_to_before_what_was_trimmed(store: &dyn Store) -> 
     }
     Ok(())
 }
+
+/// It is listed among what is pending, whatever the size of a page, in the log or from its copy.
+pub async fn is_listed_with_what_is_pending(store: &dyn Store) -> Result<()> {
+    let scene = with_redriven(store, MANY, 5, &[1, 3]).await?;
+    scene.cut(0, 2).await?;
+    scene.append(0, 4).await?;
+    let held = scene.claim_all("a", 6).await?;
+    ensure_eq("all is delivered", sequences(&held), vec![1, 3, 6, 7, 8, 9])?;
+    scene.done(&held[0].lease, retry(LONG)).await?;
+    scene.done(&held[3].lease, retry(LONG)).await?;
+    scene.done(&held[4].lease, ack()).await?;
+    for limit in [1, 2, 3, 100] {
+        let (mut after, mut found): (Option<String>, Vec<_>) = (None, Vec::new());
+        loop {
+            let page = scene.backend.pending(&scene.group, 0, after.as_deref(), limit).await?;
+            ensure!(page.len() <= limit, "a page has at most {limit} entries: found {}", page.len());
+            let Some(last) = page.last() else { break };
+            after = Some(last.receipt.clone());
+            found.extend(page.iter().map(|e| (e.sequence, matches!(e.state, PendingState::Parked { .. }))));
+            ensure!(found.len() < 100, "paging ends");
+        }
+        found.sort_unstable();
+        let expected = [(1, true), (3, false), (6, false), (7, true), (9, false)];
+        let expected: Vec<_> = expected.map(|(sequence, parked)| (Some(sequence), parked)).into();
+        ensure_eq("every entry once", found, expected)?;
+    }
+    Ok(())
+}

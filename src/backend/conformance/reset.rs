@@ -13,7 +13,7 @@ use crate::event::NUMBER_MAX;
 
 /// Of a partition: an acked event, a leased, a parked, an expired one, then new ones.
 async fn of_all_kinds(store: &dyn Store) -> Result<Scene> {
-    let scene = Scene::with_events(store, 2, MANY, 7).await?;
+    let scene = Scene::with_events(store, 2, MANY, 4).await?;
     for partition in 0..2 {
         let partitions = [partition];
         let take = Take::by("a").partitions(&partitions);
@@ -23,6 +23,7 @@ async fn of_all_kinds(store: &dyn Store) -> Result<Scene> {
         scene.done(&held[3].lease, retry(Duration::ZERO)).await?;
         let again = scene.take(take.limit(1).lease(SHORT)).await?.leased;
         ensure_eq("the retry comes back", sequences(&again), vec![4])?;
+        scene.append(partition, 3).await?;
     }
     store.pass(SHORT * 2).await;
     Ok(scene)

@@ -56,5 +56,6 @@ fn pass_missing(
     )?;
     statement.execute((group.id, partition, stored(reached), stored(count)))?;
     let sequences = Some((delivered.saturating_add(1), reached));
-    Ok(Some(Repair { kind: RepairKind::Missing, sequences, count }))
+    // None where the group has all of them by a redrive.
+    Ok((count > 0).then_some(Repair { kind: RepairKind::Missing, sequences, count }))
 }

@@ -8,6 +8,9 @@
 //! An event's state in a group is one row in `pending` while it is delivered and unsettled, and
 //! none before and after (`schema.sql`). Each step of a claim or a settlement is a search in an
 //! index, however much lies in the log, is under lease or is parked.
+//!
+//! What can touch any number of rows goes in bounded steps: a trim by itself, a replay, reset or
+//! deletion behind a durable marker (`rewind`).
 
 mod bury;
 mod claim;

@@ -178,7 +178,7 @@ fn prepare(conn: &Connection, settings: &Settings) -> rusqlite::Result<()> {
     conn.pragma_update(None, "cache_size", -8192)?;
     // Bytes: the write-ahead log shrinks to this after it grew beyond.
     conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(()))?;
-    conn.set_prepared_statement_cache_capacity(64);
+    conn.set_prepared_statement_cache_capacity(128);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::cli::exit::Exit;
 use crate::cli::filter::{FieldArgs, time};
 use crate::cli::output;
 use crate::cli::redriven::Tally;
-use crate::event::GroupKey;
+use crate::event::{GroupKey, NUMBER_MAX};
 
 /// Pending entries that one call asks for.
 const PAGE: usize = 500;
@@ -30,7 +30,7 @@ pub(in crate::cli) struct ReplayArgs {
     /// The group
     group: String,
     /// Event N, and everything behind it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NUMBER_MAX))]
     from: Option<u64>,
     /// The first event of this time or later, and everything behind it
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -210,7 +210,7 @@ async fn carry_out(
         }));
     }
     let done = match plan.kind {
-        RewindKind::Replay => "replays",
+        RewindKind::Replay => "was set back",
         RewindKind::Reset => "was reset",
         RewindKind::Delete => "was deleted",
     };
