@@ -64,9 +64,22 @@ impl Keys {
         format!("{}suspect:{}:{partition}", self.prefix, Self::of(group))
     }
 
-    /// Ours: what the steps of a claim tell each other (hash). Field `{p}`: lease id of the last
-    /// claim and the id behind which it read. Field `recheck:{p}`: up to which sequence a restored
-    /// group may come by entries that are settled.
+    /// Ours: redriven events that are not settled, entry id by sequence: the durable record of each
+    /// (sorted set).
+    pub(super) fn redriven(&self, group: &GroupKey, partition: u32) -> String {
+        format!("{}redriven:{}:{partition}", self.prefix, Self::of(group))
+    }
+
+    /// Ours: the fields of redriven events by entry id, see `codec::decode_copy` (hash).
+    pub(super) fn copies(&self, group: &GroupKey, partition: u32) -> String {
+        format!("{}copy:{}:{partition}", self.prefix, Self::of(group))
+    }
+
+    /// Ours: what the steps of a claim tell each other, and more (hash). Field `{p}`: lease id of the
+    /// last claim and the id behind which it read. `recheck:{p}`: up to which sequence the group may
+    /// come by entries that are settled. `rewind:{p}`: kind and target sequence of the rewind that is
+    /// under way; `rewound:{p}`: how far that came. `missing:{p}`: how many events were removed before
+    /// they were settled. `since:{p}`: the entry id behind which this group has read everything.
     pub(super) fn note(&self, group: &GroupKey) -> String {
         format!("{}note:{}", self.prefix, Self::of(group))
     }

@@ -4,7 +4,9 @@
 //! What must be one step is one script (`lua/`); what moves payloads is a native command. Rheo's keys
 //! are as Rheo writes them. Ours beside them, invisible to it: `due:{stream}:{group}:{p}` (parked
 //! entries by the time they come back), `suspect:{stream}:{group}:{p}` (entries that may have killed
-//! their consumer) and `note:{stream}:{group}` (what the steps of a claim tell each other).
+//! their consumer), `redriven:{stream}:{group}:{p}` and `copy:{stream}:{group}:{p}` (the record of an
+//! event that is delivered again until it settles, and its fields) and `note:{stream}:{group}` (what the
+//! steps of a claim tell each other, and the marker of a rewind).
 //!
 //! A fence (`fence:{stream}:{group}:{entry id}`) says who holds an entry. Its key has no partition, so
 //! two entries with one id share it: it is believed only for the partition that it names, and while it
@@ -36,16 +38,20 @@ mod claim;
 mod codec;
 mod connection;
 mod errors;
+mod explain;
 mod groups;
 mod keys;
 mod listings;
 mod pending;
 mod read;
+mod redrive;
 mod reply;
 mod report;
 mod retake;
+mod rewind;
 mod scripts;
 mod settle;
+mod start;
 mod state;
 mod unbuilt;
 mod wait;
@@ -180,6 +186,8 @@ impl Redis {
             keys.push((self.keys.done(group, p), "zset"));
             keys.push((self.keys.due(group, p), "zset"));
             keys.push((self.keys.suspects(group, p), "zset"));
+            keys.push((self.keys.redriven(group, p), "zset"));
+            keys.push((self.keys.copies(group, p), "hash"));
         }
         keys
     }

@@ -25,10 +25,12 @@ pub(super) enum Code {
     NotANumber,
     /// The group has metadata, but the stream does not know it.
     Lost,
+    /// A rewind of the group is under way.
+    Rewinding,
 }
 
 impl Code {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Ok, "OK"),
         (Self::Exists, "EXISTS"),
         (Self::StreamNotFound, "STREAM_NOT_FOUND"),
@@ -36,6 +38,7 @@ impl Code {
         (Self::Changed, "CHANGED"),
         (Self::NotANumber, "NOT_A_NUMBER"),
         (Self::Lost, "LOST"),
+        (Self::Rewinding, "REWINDING"),
     ];
 
     /// The code that a script answered with.
@@ -56,12 +59,19 @@ const ISO: &str = include_str!("lua/lib/iso.lua");
 const GROUP: &str = include_str!("lua/lib/group.lua");
 const RETAKE: &str = include_str!("lua/lib/retake.lua");
 const AUTHORIZE: &str = include_str!("lua/lib/authorize.lua");
+const START: &str = include_str!("lua/lib/start.lua");
+const ADVANCE: &str = include_str!("lua/lib/advance.lua");
+const COPY: &str = include_str!("lua/lib/copy.lua");
+const OFFER: &str = include_str!("lua/lib/offer.lua");
+const REDELIVER: &str = include_str!("lua/lib/redeliver.lua");
 
 /// A script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     /// Creates a stream.
     CreateStream,
+    /// Finds where a group has to stand.
+    Start,
     /// Creates a group.
     CreateGroup,
     /// Makes a lost group again.
@@ -84,11 +94,24 @@ pub(super) enum Script {
     Settle,
     /// Forgets consumers.
     Retire,
+    /// Begins to replay, reset or delete a group.
+    RewindBegin,
+    /// Goes on with that in one partition.
+    Rewind,
+    /// Takes away a group of which nothing is left.
+    DeleteGroup,
+    /// Delivers dead letters again.
+    Redrive,
+    /// Delivers events of the log again.
+    Redeliver,
+    /// Lists redriven events that are not pending.
+    Unlisted,
 }
 
 impl Script {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 19] = [
         Self::CreateStream,
+        Self::Start,
         Self::CreateGroup,
         Self::RestoreGroup,
         Self::Append,
@@ -100,23 +123,36 @@ impl Script {
         Self::Renew,
         Self::Settle,
         Self::Retire,
+        Self::RewindBegin,
+        Self::Rewind,
+        Self::DeleteGroup,
+        Self::Redrive,
+        Self::Redeliver,
+        Self::Unlisted,
     ];
 
     /// Shared parts and body.
     fn parts(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::CreateStream => (&[TIME, ISO], include_str!("lua/create_stream.lua")),
-            Self::CreateGroup => (&[TIME], include_str!("lua/create_group.lua")),
-            Self::RestoreGroup => (&[TIME, GROUP], include_str!("lua/restore_group.lua")),
+            Self::Start => (&[TIME, START], include_str!("lua/start.lua")),
+            Self::CreateGroup => (&[TIME, GROUP], include_str!("lua/create_group.lua")),
+            Self::RestoreGroup => (&[TIME, GROUP, START], include_str!("lua/restore_group.lua")),
             Self::Append => (&[TIME, ISO], include_str!("lua/append.lua")),
             Self::Begin => (&[TIME, GROUP], include_str!("lua/begin.lua")),
-            Self::Lease => (&[TIME, RETAKE], include_str!("lua/lease.lua")),
+            Self::Lease => (&[TIME, START, RETAKE], include_str!("lua/lease.lua")),
             Self::Due => (&[TIME, RETAKE], include_str!("lua/due.lua")),
             Self::Sweep => (&[TIME, RETAKE], include_str!("lua/sweep.lua")),
             Self::Alone => (&[TIME, RETAKE], include_str!("lua/alone.lua")),
             Self::Renew => (&[TIME, AUTHORIZE], include_str!("lua/renew.lua")),
-            Self::Settle => (&[TIME, ISO, AUTHORIZE], include_str!("lua/settle.lua")),
+            Self::Settle => (&[TIME, ISO, AUTHORIZE, ADVANCE, COPY], include_str!("lua/settle.lua")),
             Self::Retire => (&[], include_str!("lua/retire.lua")),
+            Self::RewindBegin => (&[TIME, START], include_str!("lua/rewind_begin.lua")),
+            Self::Rewind => (&[TIME, GROUP, START, ADVANCE, OFFER], include_str!("lua/rewind.lua")),
+            Self::DeleteGroup => (&[TIME], include_str!("lua/delete_group.lua")),
+            Self::Redrive => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redrive.lua")),
+            Self::Redeliver => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redeliver.lua")),
+            Self::Unlisted => (&[], include_str!("lua/unlisted.lua")),
         }
     }
 

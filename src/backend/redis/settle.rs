@@ -56,6 +56,9 @@ impl Redis {
                 self.keys.due(group, *p),
                 self.keys.suspects(group, *p),
                 self.keys.dead_letters(group),
+                self.keys.note(group),
+                self.keys.redriven(group, *p),
+                self.keys.copies(group, *p),
             ];
             let mut call = self.fenced(Script::Settle, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group));
@@ -83,6 +86,7 @@ impl Redis {
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
                 self.keys.suspects(group, *p),
+                self.keys.note(group),
             ];
             let mut call = self.fenced(Script::Renew, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group)).arg(millis(lease));

@@ -26,16 +26,17 @@ struct Partition {
     cursors: Cursors,
 }
 
-/// Where the two walks of the sweep stand, see `lua/sweep.lua`.
+/// Where the three walks of the sweep stand, see `lua/sweep.lua`.
 #[derive(Clone)]
 pub(super) struct Cursors {
     pub(super) fast: String,
     pub(super) full: String,
+    pub(super) records: String,
 }
 
 impl Default for Cursors {
     fn default() -> Self {
-        Self { fast: "-".to_owned(), full: "-".to_owned() }
+        Self { fast: "-".to_owned(), full: "-".to_owned(), records: "-".to_owned() }
     }
 }
 

@@ -4,18 +4,23 @@
 -- ARGV  group, then for each partition: partition, lease id of this claim
 -- Reply {STREAM_NOT_FOUND} | {GROUP_NOT_FOUND} | {OK, number of partitions, now, 1 where there are
 --       suspects, then for each partition: state, due}; state 0: nothing new, 1: there may be, 2: the
---       group is lost; due: when the first parked entry's time comes, -1 where none is parked
+--       group is lost, 3: a rewind is under way; due: when the first parked entry's time comes, -1 where none is parked
 local count = redis.call('HGET', KEYS[1], 'partition_count')
 if not count then return { STREAM_NOT_FOUND } end
 if redis.call('HLEN', KEYS[2]) == 0 then return { GROUP_NOT_FOUND } end
 local group, notes = ARGV[1], {}
 local reply = { OK, tonumber(count), now_ms(), 0 }
+local markers = { 'rewind:' .. (ARGV[2] or '') }
+for i = 2, (#ARGV - 1) / 2 do markers[i] = 'rewind:' .. ARGV[2 * i] end
+markers = redis.call('HMGET', KEYS[3], unpack(markers))
 for i = 1, (#ARGV - 1) / 2 do
   local p, lease, k = ARGV[2 * i], ARGV[2 * i + 1], 4 * i
   local at, wrong = last_delivered(KEYS[k], group)
   if wrong then return wrong end
   local state = 2
-  if at then
+  if markers[i] then
+    state = 3
+  elseif at then
     state = 1
     if lease == '' then
       local last = redis.call('ZRANGE', KEYS[k + 1], -1, -1)

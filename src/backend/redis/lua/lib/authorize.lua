@@ -24,3 +24,16 @@ local function authorize(held, item, receipt, sequence, lease)
   end
   return 's'
 end
+
+-- nil where no rewind of the partition is under way; else what says whether a lease is stale for that
+-- reason: all are, but those at or below the target of a replay.
+local function rewinding(note, partition)
+  local marker = redis.call('HGET', note, 'rewind:' .. partition)
+  if not marker then return nil end
+  local target = tonumber(string.match(marker, '^replay (%d+)$') or '')
+  return function(receipt, sequence, index)
+    sequence = tonumber(sequence)
+    if sequence == 0 then sequence = tonumber(redis.call('ZSCORE', index, receipt) or '') end
+    return not target or not sequence or sequence > target
+  end
+end
