@@ -30,6 +30,8 @@ on_every_store!(
     a_replay_takes_leases_away,
     the_engine_trims_what_all_groups_have_behind_them,
     a_run_until_idle_takes_redriven_events_too,
+    what_was_trimmed_by_force_does_not_hold_a_run,
+    listings_and_questions_write_nothing,
 );
 
 fn group() -> GroupKey {
@@ -245,6 +247,85 @@ fn a_run_until_idle_takes_redriven_events_too(store: Store) {
     assert_eq!((&summary["acked"], &summary["left"]), (&json!(2), &Value::Null), "{summary}");
     let state = site.group();
     assert_eq!((&state["redriven"], &state["dead_letters"]), (&json!(0), &json!(0)), "{state}");
+}
+
+fn what_was_trimmed_by_force_does_not_hold_a_run(store: Store) {
+    let site = filled(store, &[("a", "a"), ("b", "b"), ("c", "c")]);
+    let held = site.json(&["stream", "trim", "s", "--until", "3", "--yes"]);
+    assert_eq!(held[0], json!({ "stream": "s", "partition": 0, "removed": 0, "held_by": "g", "held_at": 1 }));
+    let removed = site.json(&["stream", "trim", "s", "--until", "3", "--force", "--yes"]);
+    assert_eq!(removed[0]["removed"], 3);
+    let holder = &site.json(&["group", "explain", "s", "g"])[0]["holder"];
+    assert_eq!((&holder["sequence"], &holder["state"]), (&json!(1), &json!("missing")), "{holder}");
+
+    site.pipeline("passthrough", "", "");
+    let summary = site.until_idle(&[]);
+    assert_eq!(summary["left"], Value::Null, "{summary}");
+    let state = site.group();
+    assert_eq!((&state["lag"], &state["missing"]), (&json!(0), &json!(3)), "{state}");
+}
+
+fn listings_and_questions_write_nothing(store: Store) {
+    let site = filled(store, &[("a", "a"), ("b", "b"), ("c", "c")]);
+    let leased = claim(&site);
+    reject(&site, &leased[..1]);
+    let before = site.contents();
+    for args in [
+        &["query", "s", "--type", "a"][..],
+        &["query", "s", "--desc"],
+        &["stream", "list"],
+        &["stream", "info", "s"],
+        &["group", "list", "s"],
+        &["group", "info", "s", "g"],
+        &["group", "pending", "s", "g"],
+        &["group", "explain", "s", "g"],
+        &["dead-letter", "list", "s", "g"],
+        &["dead-letter", "show", "s", "g", "a"],
+        &["group", "replay", "s", "g", "--from", "1"],
+        &["group", "replay", "s", "g", "--event", "a"],
+        &["group", "reset", "s", "g", "--start", "end"],
+        &["group", "delete", "s", "g"],
+        &["dead-letter", "redrive", "s", "g", "--all"],
+        &["dead-letter", "purge", "s", "g", "--all"],
+        &["stream", "trim", "s", "--max-length", "1"],
+    ] {
+        site.run(args);
+        assert_eq!(site.contents(), before, "{args:?} wrote something");
+    }
+}
+
+/// A frontier that stands behind what is settled, as another program may leave it.
+#[test]
+fn a_frontier_that_was_left_behind_does_not_hold_a_run() {
+    let site = filled(Store::Sqlite, &[("a", "a"), ("b", "b")]);
+    reject(&site, &claim(&site));
+    let file = rusqlite::Connection::open(site.path().join("wasmill.db")).unwrap();
+    assert_eq!(file.execute("UPDATE group_partitions SET frontier = 0", []).unwrap(), 1);
+    site.pipeline("passthrough", "", "");
+    assert_eq!(site.group()["lag"], 2);
+    let summary = site.until_idle(&[]);
+    assert_eq!(
+        (&summary["repairs"], &summary["left"]),
+        (&json!({ "frontier": 1 }), &Value::Null),
+        "{summary}"
+    );
+    assert_eq!(site.group()["lag"], 0);
+}
+
+/// A producer that took a sequence and died before it wrote the event.
+#[test]
+fn a_hole_does_not_hold_a_run() {
+    let site = filled(Store::redis(), &[("a", "a"), ("b", "b")]);
+    let Store::Redis(server) = &site.store else { unreachable!() };
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let _: u64 = redis::cmd("INCR").arg("rheo:Rheo.Redis:seq:s:0").query(&mut connection).unwrap();
+    site.append(&[json!({ "id": "d", "payload": {} }).to_string()]);
+    site.pipeline("passthrough", "", "");
+    let summary = site.until_idle(&[]);
+    assert_eq!((&summary["acked"], &summary["left"]), (&json!(3), &Value::Null), "{summary}");
+    assert_eq!(summary["repairs"]["hole"], 1, "{summary}");
+    let state = site.group();
+    assert_eq!((&state["frontier"], &state["lag"]), (&json!([4]), &json!(0)), "{state}");
 }
 
 /// A way to the server that breaks once what is asked holds a text: after the server has answered,

@@ -138,10 +138,11 @@ async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -
 pub(super) fn unbounded(config: &Config) -> impl Iterator<Item = String> {
     let streams: BTreeSet<_> = config.pipelines.iter().map(|pipeline| &pipeline.stream).collect();
     let unbounded = streams.into_iter().filter(|stream| !pipelines::retention(config, stream).is_bounded());
-    unbounded.map(|stream| {
-        format!(
+    unbounded.map(|stream| match stream.is_portable() {
+        true => format!(
             "the stream `{stream}` is never trimmed: give `[streams.{stream}]` a `max_age` or `max_length`"
-        )
+        ),
+        false => format!("the stream `{stream}` is never trimmed, unless by `wasmill stream trim`"),
     })
 }
 

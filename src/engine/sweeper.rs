@@ -19,7 +19,7 @@ const HEAL_EVERY: Duration = Duration::from_secs(5);
 const HEAL_FIRST: Duration = Duration::from_millis(500);
 
 /// Between two looks at partitions that show no sign of damage.
-const HEAL_ALL_EVERY: Duration = Duration::from_secs(60);
+const HEAL_ALL_EVERY: Duration = Duration::from_secs(600);
 
 /// Steps that one look takes in one partition; more damage than that waits for the next look.
 const HEAL_STEPS_MAX: u32 = 64;
@@ -78,8 +78,8 @@ struct Sweeper {
     pipeline: Arc<Pipeline>,
     health: Arc<Health>,
     counts: Arc<Counts>,
-    /// The frontier of each partition at the last look.
-    frontiers: HashMap<u32, u64>,
+    /// Frontier and redriven events of each partition at the last look.
+    standings: HashMap<u32, (u64, u64)>,
     heal_all_at: Instant,
     trim_at: Instant,
 }
@@ -87,7 +87,7 @@ struct Sweeper {
 impl Sweeper {
     fn new(backend: Shared, pipeline: Arc<Pipeline>, health: Arc<Health>, counts: Arc<Counts>) -> Self {
         let now = Instant::now();
-        Self { backend, pipeline, health, counts, frontiers: HashMap::new(), heal_all_at: now, trim_at: now }
+        Self { backend, pipeline, health, counts, standings: HashMap::new(), heal_all_at: now, trim_at: now }
     }
 
     async fn round(&mut self) -> Result<(), Error> {
@@ -101,8 +101,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// The partitions that a look is worth its while for: those with a lag whose frontier has not moved
-    /// since the last look; from time to time all.
+    /// The partitions that a look is worth its while for: those with something unsettled that have not
+    /// moved since the last look; from time to time all.
     async fn suspicious(&mut self) -> Result<Vec<u32>, Error> {
         let info = self.backend.group_info(&self.pipeline.group).await?;
         let all = Instant::now() >= self.heal_all_at;
@@ -112,8 +112,9 @@ impl Sweeper {
         let own = info.partitions.iter().filter(|p| self.pipeline.partitions.contains(&p.partition));
         let mut chosen = Vec::new();
         for p in own {
-            let before = self.frontiers.insert(p.partition, p.frontier);
-            if all || p.lag() > 0 && before == Some(p.frontier) {
+            let standing = (p.frontier, p.redriven);
+            let before = self.standings.insert(p.partition, standing);
+            if all || p.lag() + p.redriven > 0 && before == Some(standing) {
                 chosen.push(p.partition);
             }
         }

@@ -310,6 +310,7 @@ macro_rules! conformance_promises {
                 stops_before_what_a_group_needs
                 leaves_groups_at_work
                 goes_by_force
+                loses_nothing_among_busy_consumers
                 names_what_is_missing
             }
             explain {

@@ -1,13 +1,19 @@
 //! Retention: old events go, but none that a group still needs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
 
 use super::Store;
-use super::kit::{LONG, MANY, SHORT, Scene, ack, ensure_eq, ensure_none, name, retry, sequences, until};
+use super::kit::{
+    LONG, MANY, SHORT, Scene, ack, ensure_eq, ensure_none, name, reject, retry, sequences, until,
+};
 use crate::backend::RewindKind::Delete;
 use crate::backend::{Error, Held, Start, Trim, Trimmed};
+use crate::outcome::Verdict;
 
 /// A trim without bounds.
 const TRIM: Trim = Trim { partition: 0, max_length: None, max_age: None, until: None, force: false };
@@ -206,6 +212,67 @@ pub async fn goes_by_force(store: &dyn Store) -> Result<()> {
     ensure_eq("what was not settled is missing", state.missing, 5)?;
     other.ensure_drained().await?;
     ensure_eq("for a group that had settled it nothing is", other.partition(0).await?.missing, 0)
+}
+
+/// While events are appended, handled, redriven and read, trims take nothing that is needed.
+pub async fn loses_nothing_among_busy_consumers(store: &dyn Store) -> Result<()> {
+    const EVENTS: usize = 150;
+    let scene = Scene::new(store, 1, MANY).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut workers = JoinSet::new();
+    for n in 0..3 {
+        let handle = if n % 2 == 0 { store.backend() } else { store.other().await? };
+        workers.spawn(handle_events(scene.through(handle), format!("worker-{n}"), stop.clone()));
+    }
+    let other = scene.through(store.other().await?);
+    let (mut removed, mut read) = (0, 0);
+    let trim = Trim { max_length: Some(3), ..TRIM };
+    for _ in 0..EVENTS / 5 {
+        scene.append(0, 5).await?;
+        let rows = scene.rows().await?;
+        scene.backend.redrive(&scene.group, &rows[..rows.len().min(50)]).await?;
+        removed += other.trim(trim).await?.removed;
+        for event in other.backend.read(&scene.group.stream, 0, read, 20).await? {
+            ensure!(event.sequence > read, "a scan goes forward: {} after {read}", event.sequence);
+            read = event.sequence;
+        }
+    }
+    until("everything is settled, and trimmed", async || {
+        removed += other.trim(trim).await?.removed;
+        let state = scene.partition(0).await?;
+        // Looked at in this order: once nothing is unsettled, no new row comes.
+        let rows = scene.rows().await?;
+        scene.backend.redrive(&scene.group, &rows[..rows.len().min(50)]).await?;
+        let settled = state.lag() == 0 && state.redriven == 0 && rows.is_empty();
+        Ok((settled && removed == EVENTS as u64 - 3).then_some(()))
+    })
+    .await?;
+    stop.store(true, Ordering::SeqCst);
+    let mut acked = Vec::new();
+    while let Some(ended) = workers.join_next().await {
+        acked.extend(ended??);
+    }
+    acked.sort_unstable();
+    let all: Vec<u64> = (1..=EVENTS as u64).collect();
+    ensure_eq("each event was acked, once", acked, all)?;
+    ensure_eq("nothing is missing", scene.partition(0).await?.missing, 0)?;
+    scene.ensure_drained().await
+}
+
+/// Claims, and rejects some, acks others, until told to stop. The sequences that it acked.
+async fn handle_events(scene: Scene, consumer: String, stop: Arc<AtomicBool>) -> Result<Vec<u64>> {
+    let mut acked = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
+        for leased in scene.claim(&consumer, 4).await? {
+            let verdict = if rand::random_range(0..4) == 0 { reject() } else { ack() };
+            if matches!(verdict, Verdict::Ack(_)) {
+                acked.push(leased.event.sequence);
+            }
+            scene.done(&leased.lease, verdict).await?;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(acked)
 }
 
 /// A missing stream or partition is an error.

@@ -79,9 +79,27 @@ impl Keys {
     /// last claim and the id behind which it read. `recheck:{p}`: up to which sequence the group may
     /// come by entries that are settled. `rewind:{p}`: kind and target sequence of the rewind that is
     /// under way; `rewound:{p}`: how far that came. `missing:{p}`: how many events were removed before
-    /// they were settled. `since:{p}`: the entry id behind which this group has read everything.
+    /// they were settled. `since:{p}`: the entry id behind which this group has read everything, as
+    /// far as we know it; `heirs:{p}`: it had consumers before that. `hole:{p}`: a gap in the sequences,
+    /// and when it was first seen.
     pub(super) fn note(&self, group: &GroupKey) -> String {
         format!("{}note:{}", self.prefix, Self::of(group))
+    }
+
+    /// Ours: the sequence up to which each partition of a stream was trimmed, with its index rows
+    /// (hash).
+    pub(super) fn trimmed(&self, stream: &Name) -> String {
+        format!("{}trimmed:{stream}", self.prefix)
+    }
+
+    /// What all keys of this namespace begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// A pattern for SCAN that finds the fences of a group whose names are portable.
+    pub(super) fn fence_pattern(&self, group: &GroupKey) -> String {
+        format!("{}*", escape_glob(&self.fences(group)))
     }
 
     /// A pattern for SCAN that finds the metadata of all streams.

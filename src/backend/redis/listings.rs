@@ -106,10 +106,13 @@ impl Redis {
         for p in 0..partitions {
             pipe.cmd("GET").arg(self.keys.seq(stream, p));
             pipe.cmd("XLEN").arg(self.keys.entries(stream, p));
+            pipe.cmd("ZRANGE").arg(self.keys.index(stream, p)).arg(0).arg(0).arg("WITHSCORES");
         }
         let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
         let keys = || {
-            let of = |p| [(self.keys.seq(stream, p), "string"), (self.keys.entries(stream, p), "stream")];
+            let (seq, entries) = (|p| self.keys.seq(stream, p), |p| self.keys.entries(stream, p));
+            let index = |p| self.keys.index(stream, p);
+            let of = |p| [(seq(p), "string"), (entries(p), "stream"), (index(p), "zset")];
             (0..partitions).flat_map(of).collect()
         };
         let created_at = text(self.blame(answers.next(), keys).await?)?;
@@ -117,7 +120,9 @@ impl Redis {
         for partition in 0..partitions {
             let high_watermark = count(self.blame(answers.next(), keys).await?)?;
             let length = count(self.blame(answers.next(), keys).await?)?;
-            info.partitions.push(PartitionInfo { partition, high_watermark, length, first: None });
+            let first = array(self.blame(answers.next(), keys).await?)?.into_iter().nth(1);
+            let first = first.map(count).transpose()?;
+            info.partitions.push(PartitionInfo { partition, high_watermark, length, first });
         }
         Ok(info)
     }

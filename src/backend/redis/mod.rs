@@ -39,7 +39,9 @@ mod codec;
 mod connection;
 mod errors;
 mod explain;
+mod gaps;
 mod groups;
+mod heal;
 mod keys;
 mod listings;
 mod pending;
@@ -53,7 +55,7 @@ mod scripts;
 mod settle;
 mod start;
 mod state;
-mod unbuilt;
+mod trim;
 mod wait;
 
 pub use report::{Persistence, ServerReport};
@@ -71,6 +73,7 @@ pub struct Redis {
     /// Partition counts never change while a stream lives; scripts notice where one has.
     partitions: Mutex<HashMap<Name, u32>>,
     groups: Mutex<HashMap<GroupKey, Arc<GroupState>>>,
+    trims: trim::KnownGroups,
 }
 
 impl Redis {
@@ -89,6 +92,7 @@ impl Redis {
             unfenced: false,
             partitions: Mutex::default(),
             groups: Mutex::default(),
+            trims: trim::KnownGroups::default(),
         })
     }
 

@@ -106,10 +106,18 @@ pub(super) enum Script {
     Redeliver,
     /// Lists redriven events that are not pending.
     Unlisted,
+    /// Removes old entries.
+    Trim,
+    /// Looks for damage.
+    Heal,
+    /// Mends a gap in the index.
+    HealGap,
+    /// Removes fences that belong to nothing.
+    HealFences,
 }
 
 impl Script {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 23] = [
         Self::CreateStream,
         Self::Start,
         Self::CreateGroup,
@@ -129,6 +137,10 @@ impl Script {
         Self::Redrive,
         Self::Redeliver,
         Self::Unlisted,
+        Self::Trim,
+        Self::Heal,
+        Self::HealGap,
+        Self::HealFences,
     ];
 
     /// Shared parts and body.
@@ -153,6 +165,10 @@ impl Script {
             Self::Redrive => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redrive.lua")),
             Self::Redeliver => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redeliver.lua")),
             Self::Unlisted => (&[], include_str!("lua/unlisted.lua")),
+            Self::Trim => (&[TIME, ADVANCE], include_str!("lua/trim.lua")),
+            Self::Heal => (&[TIME, GROUP, START, ADVANCE], include_str!("lua/heal.lua")),
+            Self::HealGap => (&[TIME, ADVANCE], include_str!("lua/heal_gap.lua")),
+            Self::HealFences => (&[TIME], include_str!("lua/heal_fences.lua")),
         }
     }
 

@@ -35,6 +35,10 @@ pub(super) enum GroupCommand {
     /// Show which event holds a group's frontier, why, and what would release it
     Explain(explain::ExplainArgs),
     /// Deliver events again: all from a place in the log on, or chosen ones
+    ///
+    /// With --type, --key and --where: in each partition from the earliest event that matches on; a
+    /// partition without one is not touched. Attempts begin afresh, leases behind the place are stale
+    /// from then on, and dead letters stay.
     Replay(rewind::ReplayArgs),
     /// Let a group stand as if it had been created at a place in the log
     Reset(rewind::ResetArgs),

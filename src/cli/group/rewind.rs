@@ -29,19 +29,16 @@ pub(in crate::cli) struct ReplayArgs {
     stream: String,
     /// The group
     group: String,
-    /// Event N, and everything behind it
+    /// Event N of each partition, and everything behind it, is delivered again
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NUMBER_MAX))]
     from: Option<u64>,
-    /// The first event of this time or later, and everything behind it
+    /// So is the first event of this time or later, and everything behind it
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<Timestamp>,
-    /// The event with this id, and nothing else (repeatable)
+    /// Only the event with this id is (repeatable); the frontier does not move
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     event: Vec<String>,
-    #[command(
-        flatten,
-        next_help_heading = "In each partition the earliest event that matches, and everything behind it"
-    )]
+    #[command(flatten)]
     fields: FieldArgs,
     /// Only this partition
     #[arg(long, value_name = "P")]

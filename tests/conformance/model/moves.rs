@@ -9,16 +9,16 @@ use super::state::{Entry, Group, Letter, Model, Place};
 const AFRESH: Entry = Entry::Parked { attempts: 0, after_expiry: false, due: Span::Zero, failure: None };
 
 impl Group {
-    /// The group is moved behind a sequence, which the log still reaches back to. How many entries
-    /// that were pending are not any more, without and with the redriven ones.
-    pub(crate) fn rewind(&mut self, kind: RewindKind, partition: u32, to: u64) -> (u64, u64) {
+    /// The group is moved behind a sequence, in a log that was trimmed up to another one. How many
+    /// entries that were pending are not any more, without and with the redriven ones.
+    pub(crate) fn rewind(&mut self, kind: RewindKind, (partition, to): Place, trimmed: u64) -> (u64, u64) {
         let (mut dropped, mut redriven) = (0, 0);
         for ((_, sequence), entry) in self.entries.range_mut((partition, 0)..=(partition, u64::MAX)) {
             if kind == RewindKind::Replay && *sequence <= to {
                 continue;
             }
             dropped += u64::from(matches!(entry, Entry::Leased { .. } | Entry::Parked { .. }));
-            *entry = if *sequence <= to { Entry::Settled } else { Entry::New };
+            *entry = if *sequence <= to.max(trimmed) { Entry::Settled } else { Entry::New };
         }
         self.redriven.retain(|(of, sequence), entry| {
             let touched = *of == partition && (kind == RewindKind::Reset || *sequence > to);
@@ -26,7 +26,8 @@ impl Group {
                 redriven += 1;
                 *entry = AFRESH;
             }
-            !touched || *sequence <= to
+            // Above the position it comes with the others, where the log has it.
+            !touched || *sequence <= to.max(trimmed)
         });
         (dropped, dropped + redriven)
     }

@@ -1,0 +1,198 @@
+-- One bounded step of the search for damage behind the frontier of one partition.
+-- KEYS  gmeta, note, s, z, seq, done, due, suspect, redriven, trimmed
+-- ARGV  group, partition, prefix of fences, consumer that entries are put under
+-- Reply {GROUP_NOT_FOUND} | {LOST} | {OK, now, frontier, sequence up to which the log was trimmed,
+--       repairs, gaps}; repairs: kind, first and last sequence, count of each; gaps: first and last
+--       sequence of each run that has neither an index row nor a mark in `done`, and the id of the
+--       row behind it ('' = none)
+local WINDOW = 200    -- index rows that are looked at
+local INVERSION = 1000 -- so far before a row another writer's later row can stand
+local BODIES = 32     -- entries that are looked for in the log
+local RUN = 5000      -- rows of a run that is gone which are passed at once
+local GAPS = 4
+local call = redis.call
+local group, p, fences, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local gmeta, note, stream, index, seq, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local due, suspects, redriven = KEYS[7], KEYS[8], KEYS[9]
+if call('HLEN', gmeta) == 0 then return { GROUP_NOT_FOUND } end
+local noted = call('HMGET', note, 'rewind:' .. p, 'since:' .. p, 'heirs:' .. p)
+local now = now_ms()
+local trimmed = tonumber(call('HGET', KEYS[10], p) or '0') or 0
+if noted[1] then return { OK, now, 0, trimmed, {}, {} } end
+local stands, wrong = last_delivered(stream, group)
+if wrong then return wrong end
+if not stands then return { LOST } end
+
+local repairs, gaps = {}, {}
+-- Repairs of one kind are told together.
+local function repaired(kind, first, last, count)
+  for i = 1, #repairs, 4 do
+    if repairs[i] == kind then
+      repairs[i + 1] = math.min(repairs[i + 1], first)
+      repairs[i + 2] = math.max(repairs[i + 2], last)
+      repairs[i + 3] = repairs[i + 3] + count
+      return
+    end
+  end
+  for _, part in ipairs({ kind, first, last, count }) do repairs[#repairs + 1] = part end
+end
+
+local high = tonumber(call('GET', seq) or '0') or 0
+local frontier = tonumber(call('HGET', gmeta, 'frontier_p' .. p) or '0') or 0
+local function move(to)
+  frontier = to
+  call('HSET', gmeta, 'frontier_p' .. p, int(to))
+end
+if frontier > high then
+  -- A start behind the end of the log: what is appended up to there would count as settled.
+  repaired('frontier', high, frontier, 1)
+  move(high)
+end
+local reached = advance(done, frontier)
+if reached > frontier then
+  repaired('frontier', frontier + 1, reached, 1)
+  move(reached)
+end
+-- Members at or below the frontier say nothing any more.
+local last = call('ZRANGE', done, 4999, 4999)[1]
+call('ZREMRANGEBYSCORE', done, '-inf', int(last and math.min(tonumber(last), frontier) or frontier))
+
+local rows = call('ZRANGEBYSCORE', index, '(' .. int(frontier), '+inf', 'WITHSCORES', 'LIMIT', 0, WINDOW)
+local bodies = 0
+local function is_there(id)
+  bodies = bodies + 1
+  return call('XRANGE', stream, id, id, 'COUNT', 1)[1] ~= nil
+end
+
+-- The highest id of all rows before each row of the window; asked for only when needed.
+local highest
+local function inverted(at)
+  if not highest then
+    highest = {}
+    local top = '0-0'
+    local low = math.max(frontier - INVERSION, 0)
+    for _, id in ipairs(call('ZRANGEBYSCORE', index, '(' .. int(low), int(frontier))) do
+      if lower(top, id) then top = id end
+    end
+    for i = 1, #rows, 2 do
+      highest[i] = top
+      if lower(top, rows[i]) then top = rows[i] end
+    end
+  end
+  return lower(rows[at], highest[at])
+end
+
+local had_consumers
+-- Whether an entry that is pending no more was really delivered by this group, and so settled. What
+-- was read since we know the group was; before that only others can tell: if there were any, all
+-- entries in front of where it stood were read, save those that another writer put there late.
+local function was_delivered(at)
+  if noted[2] and lower(noted[2], rows[at]) then return true end
+  if noted[2] and not noted[3] then return false end
+  if had_consumers == nil then
+    local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
+    had_consumers = noted[3] ~= false and noted[3] ~= nil or (not consumers.err and #consumers > 0)
+  end
+  return had_consumers and not inverted(at)
+end
+
+local function settled(sequence)
+  call('ZADD', done, int(sequence), int(sequence))
+end
+
+-- Puts an entry before the group again: as one that was let go.
+local function offer_again(id, sequence, attempt, at, body)
+  if body then call('XCLAIM', stream, group, consumer, 0, id, 'FORCE', 'JUSTID') end
+  call('HSET', fences .. id, 'lease_id', '', 'attempt', attempt, 'expires_at_ms', '0', 'partition', p,
+    'sequence', int(sequence))
+  call('ZADD', due, at, id)
+  repaired('undelivered', sequence, sequence, 1)
+end
+
+-- An entry at or below where the group stands that is not pending.
+local function decide(at, id, sequence)
+  local fence = call('HMGET', fences .. id, 'lease_id', 'attempt', 'expires_at_ms', 'partition')
+  local lease, expires = fence[1], tonumber(fence[3] or '') or 0
+  if lease and lease ~= '' and expires > now then
+    -- Its holder may still settle it; a parked one keeps its time.
+    if lease == 'parked' and fence[4] == p then
+      call('ZADD', due, int(expires), id)
+      repaired('undelivered', sequence, sequence, 1)
+    end
+    return
+  end
+  if lease and fence[4] == p then
+    -- It was taken and not settled, whether its body is there or not.
+    offer_again(id, sequence, fence[2] or '0', int(now), is_there(id))
+  elseif was_delivered(at) then
+    settled(sequence)
+    repaired('settled-row', sequence, sequence, 1)
+  elseif is_there(id) then
+    offer_again(id, sequence, '0', int(now), true)
+  else
+    settled(sequence)
+    call('HINCRBY', note, 'missing:' .. p, 1)
+    repaired('missing', sequence, sequence, 1)
+  end
+end
+
+-- Rows that were never delivered and whose entries are gone: all of them up to the next entry.
+local function pass_missing(id, sequence)
+  local next = call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1)[1]
+  local run = call('ZRANGEBYSCORE', index, int(sequence), '+inf', 'WITHSCORES', 'LIMIT', 0, RUN)
+  local count, to = 0, sequence
+  for i = 1, #run, 2 do
+    if next and not lower(run[i], next[1]) then break end
+    local gone = tonumber(run[i + 1])
+    if not call('ZSCORE', done, int(gone)) then
+      settled(gone)
+      count = count + 1
+    end
+    to = gone
+  end
+  if count > 0 then
+    call('HINCRBY', note, 'missing:' .. p, count)
+    repaired('missing', sequence, to, count)
+  end
+end
+
+-- A run of sequences without index rows: those that are not marked as settled either.
+local function gap(first, final, id)
+  local marked = call('ZRANGEBYSCORE', done, int(first), int(final), 'LIMIT', 0, WINDOW)
+  for i = 1, #marked + 1 do
+    local to = marked[i] and tonumber(marked[i]) - 1 or final
+    if first <= to and #gaps < 3 * GAPS then
+      for _, part in ipairs({ first, to, id }) do gaps[#gaps + 1] = part end
+    end
+    first = to + 2
+  end
+end
+
+local before = frontier
+for i = 1, #rows, 2 do
+  local id, sequence = rows[i], tonumber(rows[i + 1])
+  if sequence > before + 1 then gap(before + 1, sequence - 1, id) end
+  before = math.max(before, sequence)
+  if not call('ZSCORE', done, int(sequence)) then
+    if lower(stands, id) then
+      -- Not delivered yet. That the first of these is there is enough: the others will be seen.
+      if not is_there(id) then pass_missing(id, sequence) end
+      before = nil
+      break
+    end
+    local listed = redis.pcall('XPENDING', stream, group, id, id, 1)
+    if not (listed.err or listed[1]) and not call('ZSCORE', due, id) and not call('ZSCORE', suspects, id)
+      and not call('ZSCORE', redriven, id) then
+      decide(i, id, sequence)
+      if bodies >= BODIES then
+        before = nil
+        break
+      end
+    end
+  end
+end
+if before and #rows < 2 * WINDOW and high > before then gap(before + 1, high, '') end
+-- That the frontier follows what was mended here is no repair of its own.
+reached = advance(done, frontier)
+if reached > frontier then move(reached) end
+return { OK, now, frontier, trimmed, repairs, gaps }
