@@ -24,6 +24,7 @@ pub mod claim;
 pub mod concurrency;
 pub mod dead_letters;
 pub mod delete;
+pub mod effects;
 pub mod explain;
 pub mod fairness;
 pub mod frontier;
@@ -326,6 +327,20 @@ macro_rules! conformance_promises {
                 finds_nothing_while_events_are_redriven
                 finds_nothing_while_groups_are_moved
                 names_what_is_missing
+            }
+            effects {
+                appear_with_the_ack
+                continue_the_log
+                need_an_ack_under_a_lease
+                respect_who_took_over
+                conflict_with_what_was_overtaken
+                stand_alone_in_a_batch
+                come_in_any_number
+                settle_as_plain_acks_do
+                are_stale_during_a_rewind
+                count_exactly
+                keep_state_by_bucket
+                wake_who_waits
             }
             concurrency {
                 settles_each_event_once
