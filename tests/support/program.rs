@@ -165,6 +165,15 @@ impl Engine {
         self.log.lock().unwrap().clone()
     }
 
+    /// What the log has behind its first `from` bytes.
+    pub fn log_from(&self, from: usize) -> String {
+        self.log.lock().unwrap().get(from..).unwrap_or_default().to_owned()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until a line of the log has all these texts.
     pub fn wait_for(&mut self, texts: &[&str]) {
         let until = Instant::now() + PATIENCE;
