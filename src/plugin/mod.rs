@@ -180,10 +180,16 @@ impl Plugin {
             return Err(fault::crowded(self.limits.instances_max, self.timeout_ms()));
         };
         // Taken out of the pool it is this call's own, and gone with it unless it is put back.
-        let mut instance = match self.pool.take() {
+        let home = tokio::runtime::Handle::current().id();
+        let mut instance = match self.pool.take(home) {
             Some(instance) => instance,
-            None => self.instantiate(deadline).await?,
+            None => {
+                // Those that wait on other runtimes count too.
+                self.pool.shrink(self.turns.available_permits());
+                self.instantiate(deadline).await?
+            }
         };
+        instance.home = Some(home);
         begin(&mut instance.store, deadline);
         instance.store.data_mut().staging.begin(delivery.pipeline, delivery.state.clone());
         let meter = instance.store.data().meter.clone();
@@ -225,7 +231,7 @@ impl Plugin {
         let started = tokio::time::timeout_at(deadline.into(), started).await;
         store.data().output.finish();
         match started {
-            Ok(Ok(handler)) => Ok(Instance { store, handler, calls: 0 }),
+            Ok(Ok(handler)) => Ok(Instance { store, handler, home: None, calls: 0 }),
             Ok(Err(error)) => Err(fault::classify(&error, store.data(), self.timeout_ms())),
             Err(_elapsed) => Err(fault::overdue(store.data(), self.timeout_ms())),
         }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use wasmill::outcome::{Effects, FaultKind, Outcome};
 use wasmill::plugin::PluginSpec;
 
-use crate::support::{Memory, ask, ask_with, component_around, guest_lines, host, load, logged, written};
+use crate::support::{
+    Memory, ask, ask_with, component_around, guest_lines, host, load, logged, retry, written,
+};
 
 const ACK: Outcome = Outcome::Ack(Effects { appends: Vec::new(), writes: Vec::new(), reads: Vec::new() });
 
@@ -69,6 +71,24 @@ async fn calls_above_the_instances_wait_within_their_time() {
         "no instance was free within 300 ms: 1 were busy (`max_instances` raises it)"
     );
     assert_eq!(ask(&plugin, "ok").await, Ok(ACK), "the place is free again");
+}
+
+/// What a guest keeps between calls may live on the runtime that it was called on: another pipeline's
+/// threads must not meet it when that one is gone. And the instances of all pipelines count together.
+#[test]
+fn an_instance_stays_on_the_runtime_that_it_was_used_on() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (main, other) = (runtime(), runtime());
+    let plugin = main.block_on(load("hostile", |spec| spec.limits.instances_max = 2));
+    let count = |on: &tokio::runtime::Runtime| retry(on.block_on(ask(&plugin, "count")));
+    assert_eq!((count(&main), count(&main)), ("call 1".to_owned(), "call 2".to_owned()));
+    assert_eq!(count(&other), "call 1");
+    assert_eq!((count(&main), count(&other)), ("call 3".to_owned(), "call 2".to_owned()));
+    drop(other);
+    let third = runtime();
+    assert_eq!(count(&third), "call 1");
+    assert_eq!(plugin.warm_count(), 2, "the one that waited longest made room");
+    assert_eq!(count(&third), "call 2");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wasmill::backend::sqlite::{Clock, Location, Mode, Sqlite};
-use wasmill::backend::{Backend as _, NewGroup, Settings, Shared, Start};
+use wasmill::backend::{NewGroup, Settings, Shared, Start};
 use wasmill::engine::{
     self, Conditions, Ended, PartitionChoice, Pipeline, Remote, Retention, Slot, UntilIdle, Wanted,
 };

@@ -127,3 +127,22 @@ fn https_trusts_the_authorities_of_the_operator_and_no_others() {
     let text = reason(&server.folder.path().join("none.crt"), "stranger");
     assert!(text.starts_with("failed: "), "{text}");
 }
+
+#[test]
+fn sighup_resumes_a_pipeline_that_paused() {
+    let site = Site::new(Store::Sqlite);
+    site.pipeline("hostile", "", "concurrency = 1\non_fault = { action = \"pause\", after = 2 }");
+    site.append(&[event("a", "trap"), event("b", "trap"), event("c", "ok")]);
+    let mut engine = site.engine(&["--log", "debug"]);
+    engine.wait_for(&[
+        "ERROR",
+        "paused: too many attempts ended in a fault",
+        "plugin=\"hostile\"",
+        "faults=2",
+    ]);
+    assert!(!engine.log().lines().any(|line| line.contains("event=c") && line.contains("acked")));
+    engine.signal("-HUP");
+    engine.wait_for(&["resumed", "it was told to"]);
+    engine.wait_for(&["acked", "event=c"]);
+    engine.drain();
+}
