@@ -159,7 +159,7 @@ impl Script {
             Self::Renew => (&[TIME, AUTHORIZE], include_str!("lua/renew.lua")),
             Self::Settle => (&[TIME, ISO, AUTHORIZE, ADVANCE, COPY], include_str!("lua/settle.lua")),
             Self::Retire => (&[], include_str!("lua/retire.lua")),
-            Self::RewindBegin => (&[TIME, START], include_str!("lua/rewind_begin.lua")),
+            Self::RewindBegin => (&[TIME], include_str!("lua/rewind_begin.lua")),
             Self::Rewind => (&[TIME, GROUP, START, ADVANCE, OFFER], include_str!("lua/rewind.lua")),
             Self::DeleteGroup => (&[TIME], include_str!("lua/delete_group.lua")),
             Self::Redrive => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redrive.lua")),
