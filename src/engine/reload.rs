@@ -216,8 +216,8 @@ impl Reloader {
         }
         // All at once: each may take as long as a drain may.
         let mut stops = JoinSet::new();
-        for name in plan.stop.iter().cloned() {
-            let remote = self.remote.clone();
+        for name in &plan.stop {
+            let (name, remote) = (Arc::clone(name), self.remote.clone());
             stops.spawn(async move { remote.stop(&name).await });
         }
         stops.join_all().await;

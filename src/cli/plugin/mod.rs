@@ -19,13 +19,13 @@ pub(super) enum PluginCommand {
         component: PathBuf,
     },
     /// Call a component with events of a stream, and show its answers: nothing is committed or settled
-    Test(test::TestArgs),
+    Test(Box<test::TestArgs>),
 }
 
 pub(super) async fn run(context: &Context, command: PluginCommand) -> Result<(), Exit> {
     let component = match command {
         PluginCommand::Inspect { component } => component,
-        PluginCommand::Test(args) => return test::run(context, args).await,
+        PluginCommand::Test(args) => return test::run(context, *args).await,
     };
     std::fs::File::open(&component)
         .map_err(|error| Exit::usage(format!("{}: {error}", component.display())))?;
