@@ -10,6 +10,7 @@ local INVERSION = 1000 -- so far before a row another writer's later row can sta
 local BODIES = 32     -- entries that are looked for in the log
 local RUN = 5000      -- rows of a run that is gone which are passed at once
 local GAPS = 4
+local SAMPLE = 50     -- waiting entries that are looked at
 local call = redis.call
 local group, p, fences, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local gmeta, note, stream, index, seq, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -56,6 +57,13 @@ end
 -- Members at or below the frontier say nothing any more.
 local last = call('ZRANGE', done, 4999, 4999)[1]
 call('ZREMRANGEBYSCORE', done, '-inf', int(last and math.min(tonumber(last), frontier) or frontier))
+
+-- What another writer took, or dropped in a replay or reset of its own, does not wait any more. Its row
+-- would keep a later lease of the entry from being looked at until that time.
+for _, id in ipairs(call('ZRANDMEMBER', due, SAMPLE)) do
+  local fence = call('HMGET', fences .. id, 'lease_id', 'partition')
+  if fence[2] ~= p or fence[1] ~= 'parked' and fence[1] ~= '' then call('ZREM', due, id) end
+end
 
 local rows = call('ZRANGEBYSCORE', index, '(' .. int(frontier), '+inf', 'WITHSCORES', 'LIMIT', 0, WINDOW)
 local bodies = 0
