@@ -1,13 +1,13 @@
 -- One bounded step of the search for damage behind the frontier of one partition.
 -- KEYS  gmeta, note, s, z, seq, done, due, suspect, redriven, trimmed
 -- ARGV  group, partition, prefix of fences, consumer that entries are put under
--- Reply {GROUP_NOT_FOUND} | {LOST} | {OK, now, frontier, sequence up to which the log was trimmed,
---       repairs, gaps}; repairs: kind, first and last sequence, count of each; gaps: first and last
---       sequence of each run that has neither an index row nor a mark in `done`, and the id of the
---       row behind it ('' = none)
+-- Reply {GROUP_NOT_FOUND} | {LOST} | {OK, now, sequence up to which the log was trimmed, the lowest id
+--       that the group has not behind it, repairs, gaps}; repairs: kind, first and last sequence, count
+--       of each; gaps: first and last sequence of each run that has neither an index row nor a mark in
+--       `done`, and the id of the row behind it ('' = none)
 local WINDOW = 200    -- index rows that are looked at
 local INVERSION = 1000 -- so far before a row another writer's later row can stand
-local BODIES = 32     -- entries that are looked for in the log
+local BODIES = 100    -- entries that are looked for in the log
 local RUN = 5000      -- rows of a run that is gone which are passed at once
 local GAPS = 4
 local call = redis.call
@@ -15,10 +15,10 @@ local group, p, fences, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local gmeta, note, stream, index, seq, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local due, suspects, redriven = KEYS[7], KEYS[8], KEYS[9]
 if call('HLEN', gmeta) == 0 then return { GROUP_NOT_FOUND } end
-local noted = call('HMGET', note, 'rewind:' .. p, 'since:' .. p, 'heirs:' .. p)
+local noted = call('HMGET', note, 'rewind:' .. p, 'since:' .. p, 'heirs:' .. p, p)
 local now = now_ms()
 local trimmed = tonumber(call('HGET', KEYS[10], p) or '0') or 0
-if noted[1] then return { OK, now, 0, trimmed, {}, {} } end
+if noted[1] then return { OK, now, trimmed, '', {}, {} } end
 local stands, wrong = last_delivered(stream, group)
 if wrong then return wrong end
 if not stands then return { LOST } end
@@ -37,7 +37,16 @@ local function repaired(kind, first, last, count)
   for _, part in ipairs({ kind, first, last, count }) do repairs[#repairs + 1] = part end
 end
 
-local high = tonumber(call('GET', seq) or '0') or 0
+local since, heirs, new = evidence(stream, group, stands, noted[2], noted[3], noted[4])
+if new then
+  call('HSET', note, vouch(stream, group, p, since, heirs))
+  -- Where it stood at the last claim says nothing any more.
+  call('HDEL', note, p)
+end
+
+-- A row above the counter is another writer's mistake: the frontier does not go there.
+local high = tonumber(call('GET', seq) or '')
+if not high then high = math.floor(tonumber(call('ZREVRANGE', index, 0, 0, 'WITHSCORES')[2] or '0')) end
 local frontier = tonumber(call('HGET', gmeta, 'frontier_p' .. p) or '0') or 0
 local function move(to)
   frontier = to
@@ -60,7 +69,17 @@ follow()
 local last = call('ZRANGE', done, 4999, 4999)[1]
 call('ZREMRANGEBYSCORE', done, '-inf', int(last and math.min(tonumber(last), frontier) or frontier))
 
-local rows = call('ZRANGEBYSCORE', index, '(' .. int(frontier), '+inf', 'WITHSCORES', 'LIMIT', 0, WINDOW)
+local window = call('ZRANGEBYSCORE', index, '(' .. int(frontier), int(high), 'WITHSCORES', 'LIMIT', 0, WINDOW)
+local rows = {}
+for i = 1, #window, 2 do
+  if is_id(window[i]) then
+    rows[#rows + 1] = window[i]
+    rows[#rows + 1] = window[i + 1]
+  else
+    -- No entry can have such an id: without the row its sequence is a gap, or another row's.
+    call('ZREM', index, window[i])
+  end
+end
 local bodies = 0
 local function is_there(id)
   bodies = bodies + 1
@@ -85,18 +104,11 @@ local function inverted(at)
   return lower(rows[at], highest[at])
 end
 
-local had_consumers
 -- Whether an entry that is pending no more was really delivered by this group, and so settled. What
--- was read since we know the group was; before that only others can tell: if there were any, all
--- entries in front of where it stood were read, save those that another writer put there late.
+-- was read since we know the group was; before that, only where it had readers: then all entries in
+-- front of where it stood were read, save those that another writer put there late.
 local function was_delivered(at)
-  if noted[2] and lower(noted[2], rows[at]) then return true end
-  if noted[2] and not noted[3] then return false end
-  if had_consumers == nil then
-    local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
-    had_consumers = noted[3] ~= false and noted[3] ~= nil or (not consumers.err and #consumers > 0)
-  end
-  return had_consumers and not inverted(at)
+  return lower(since, rows[at]) or (heirs and not inverted(at))
 end
 
 local function settled(sequence)
@@ -104,11 +116,14 @@ local function settled(sequence)
 end
 
 -- Puts an entry before the group again: as one that was let go.
-local function offer_again(id, sequence, attempt, at, body)
+local function offer_again(id, sequence, fence, body)
   if body then call('XCLAIM', stream, group, consumer, 0, id, 'FORCE', 'JUSTID') end
-  call('HSET', fences .. id, 'lease_id', '', 'attempt', attempt, 'expires_at_ms', '0', 'partition', p,
-    'sequence', int(sequence))
-  call('ZADD', due, at, id)
+  -- The key has no partition. Under another one's fence the pending list is enough: the sweep finds it.
+  if not fence[4] or fence[4] == p then
+    call('HSET', fences .. id, 'lease_id', '', 'attempt', fence[4] and fence[2] or '0', 'expires_at_ms', '0',
+      'partition', p, 'sequence', int(sequence))
+    call('ZADD', due, int(now), id)
+  end
   repaired('undelivered', sequence, sequence, 1)
 end
 
@@ -124,34 +139,39 @@ local function decide(at, id, sequence)
     end
     return
   end
+  local body = is_there(id)
   if lease and fence[4] == p then
-    -- It was taken and not settled, whether its body is there or not.
-    offer_again(id, sequence, fence[2] or '0', int(now), is_there(id))
-  elseif was_delivered(at) then
-    settled(sequence)
-    repaired('settled-row', sequence, sequence, 1)
-  elseif is_there(id) then
-    offer_again(id, sequence, '0', int(now), true)
-  else
+    -- It was taken and not settled. Without a body the next claim makes it a dead letter.
+    offer_again(id, sequence, fence, body)
+  elseif not body then
+    -- Perhaps it was settled, perhaps it was removed before the group came to it: that is not hidden.
     settled(sequence)
     call('HINCRBY', note, 'missing:' .. p, 1)
     repaired('missing', sequence, sequence, 1)
+  elseif was_delivered(at) then
+    settled(sequence)
+    repaired('settled-row', sequence, sequence, 1)
+  else
+    offer_again(id, sequence, fence, true)
   end
 end
 
--- Rows that were never delivered and whose entries are gone: all of them up to the next entry.
+-- Rows that were never delivered and whose entries are gone: this one, and of those behind it all whose
+-- ids are between it and the next entry.
 local function pass_missing(id, sequence)
   local next = call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1)[1]
-  local run = call('ZRANGEBYSCORE', index, int(sequence), '+inf', 'WITHSCORES', 'LIMIT', 0, RUN)
+  local run = call('ZRANGEBYSCORE', index, int(sequence), int(high), 'WITHSCORES', 'LIMIT', 0, RUN)
   local count, to = 0, sequence
   for i = 1, #run, 2 do
     if next and not lower(run[i], next[1]) then break end
     local gone = tonumber(run[i + 1])
-    if not call('ZSCORE', done, int(gone)) then
-      settled(gone)
-      count = count + 1
+    if not lower(run[i], id) then
+      if not call('ZSCORE', done, int(gone)) then
+        settled(gone)
+        count = count + 1
+      end
+      to = gone
     end
-    to = gone
   end
   if count > 0 then
     call('HINCRBY', note, 'missing:' .. p, count)
@@ -161,6 +181,10 @@ end
 
 -- A run of sequences without index rows: those that are not marked as settled either.
 local function gap(first, final, id)
+  if first <= trimmed and trimmed < final then
+    gap(first, trimmed, id)
+    first = trimmed + 1
+  end
   local marked = call('ZRANGEBYSCORE', done, int(first), int(final), 'LIMIT', 0, WINDOW)
   for i = 1, #marked + 1 do
     local to = marked[i] and tonumber(marked[i]) - 1 or final
@@ -194,6 +218,8 @@ for i = 1, #rows, 2 do
     end
   end
 end
-if before and #rows < 2 * WINDOW and high > before then gap(before + 1, high, '') end
+if before and #window < 2 * WINDOW and high > before then gap(before + 1, high, '') end
 follow()
-return { OK, now, frontier, trimmed, repairs, gaps }
+local pending = call('XPENDING', stream, group, '-', '+', 1)[1]
+local lowest = pending and lower(pending[1], stands) and pending[1] or stands
+return { OK, now, trimmed, lowest, repairs, gaps }
