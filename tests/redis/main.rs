@@ -5,8 +5,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod faults;
+mod healing;
 mod kit;
 mod lost_groups;
 mod peers;
+mod scan;
 #[path = "../support/redis.rs"]
 mod server;
+mod trim;

@@ -67,13 +67,15 @@ impl Redis {
     }
 
     fn gap_call(&self, group: &GroupKey, p: u32) -> redis::Cmd {
-        Script::HealGap.call(&[
+        let mut call = Script::HealGap.call(&[
             self.keys.group(group),
             self.keys.note(group),
             self.keys.entries(&group.stream, p),
             self.keys.index(&group.stream, p),
             self.keys.done(group, p),
-        ])
+        ]);
+        call.arg(p);
+        call
     }
 
     /// Entries near a gap that say of themselves that they fill it, with their sequences.

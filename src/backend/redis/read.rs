@@ -63,16 +63,12 @@ impl Redis {
         rows: usize,
     ) -> Result<(Vec<Placed>, Option<u64>)> {
         let part = self.index_part(stream, partition, range, rows).await?;
-        let (mut found, full) = self.log_part(stream, partition, &part).await?;
-        let mut next = part.rows.last().map(|(sequence, _)| *sequence).filter(|_| !part.end);
-        if full {
-            let last = found.last().map(|placed| placed.place);
-            next = match (next, part.range.order) {
-                (Some(next), Order::Ascending) => last.map(|last| last.min(next)),
-                (Some(next), Order::Descending) => last.map(|last| last.max(next)),
-                (None, _) => last,
-            };
-        }
+        let (mut found, bound) = self.log_part(stream, partition, &part).await?;
+        let last = part.rows.last().map(|(sequence, _)| *sequence).filter(|_| !part.end);
+        let mut next = match range.order {
+            Order::Ascending => last.into_iter().chain(bound).min(),
+            Order::Descending => last.into_iter().chain(bound).max(),
+        };
         if range.order == Order::Ascending {
             let age_ms = i64::try_from(millis(self.append_time_max)).unwrap_or(i64::MAX);
             if part.stop_at_gap(&mut found, age_ms) {
@@ -115,11 +111,12 @@ impl Redis {
         Ok(Part::new(range, rows, found, (below, above), now_ms, trimmed))
     }
 
-    /// What stands in a part of the log, in order; and whether there was more than a part may hold.
-    async fn log_part(&self, stream: &Name, p: u32, part: &Part) -> Result<(Vec<Placed>, bool)> {
+    /// What stands in a part of the log, in order; and the last sequence of it, where there was more than
+    /// a part may hold.
+    async fn log_part(&self, stream: &Name, p: u32, part: &Part) -> Result<(Vec<Placed>, Option<u64>)> {
         let (mut from, to) = part.span();
         let count = part.rows.len() + SLACK;
-        let (mut found, mut full) = (Vec::with_capacity(count), false);
+        let (mut found, mut bound) = (Vec::with_capacity(count), None);
         let mut unplaced = Vec::new();
         for _ in 0..PIECES_MAX {
             let mut read = redis::cmd("XRANGE");
@@ -132,13 +129,13 @@ impl Redis {
                 from = format!("({}", last.id);
             }
             part.place(stream, p, piece, &mut unplaced, &mut found);
-            full |= part.cut(&mut found, count);
+            part.cut(&mut found, count, &mut bound);
             if end {
                 if part.holds_tail(&to) {
                     found.append(&mut unplaced);
                 }
                 part.sort(&mut found);
-                return Ok((found, full));
+                return Ok((found, bound));
             }
         }
         // Far more entries than rows: those that the rows name are read one by one.
@@ -147,9 +144,9 @@ impl Redis {
             part.rows.iter().map(|(_, id)| id).filter(|id| !there.contains(id.as_str())).cloned().collect();
         let entries = self.entries_by_id(stream, p, &ids).await?;
         part.place(stream, p, entries, &mut unplaced, &mut found);
-        full |= part.cut(&mut found, count);
+        part.cut(&mut found, count, &mut bound);
         part.sort(&mut found);
-        Ok((found, full))
+        Ok((found, bound))
     }
 
     async fn entries_by_id(&self, stream: &Name, p: u32, ids: &[String]) -> Result<Vec<Entry>> {

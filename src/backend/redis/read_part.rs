@@ -94,9 +94,9 @@ impl Part {
         low <= top && (sequences.len() as u64) <= top - low
     }
 
-    /// The first and the last entry id of the part of the log to read, for XRANGE. What stands between
-    /// this part and the row beside it belongs to it, at the side from which the scan comes; at the end of
-    /// the rows also at the other side.
+    /// The first and the last entry id of the part of the log to read, for XRANGE: from the row below on,
+    /// since what has no sequence belongs to what stands behind it; up to the row above where the scan comes
+    /// from there, or ends.
     pub(super) fn span(&self) -> (String, String) {
         let by_id = |id: &&String| parse_id(id);
         let valid = || self.rows.iter().map(|(_, id)| id).filter(|id| parse_id(id).is_some());
@@ -108,7 +108,6 @@ impl Part {
                 let all = self.below.iter().map(|(_, id)| id).chain(lowest);
                 all.min_by_key(by_id).cloned().unwrap_or_default()
             }
-            (Some(lowest), _) if !ascending && !self.end => lowest.clone(),
             (Some(lowest), Some((_, below))) if parse_id(below) >= parse_id(lowest) => lowest.clone(),
             (_, Some((_, below))) => format!("({below}"),
             (_, None) => "-".to_owned(),
@@ -173,20 +172,27 @@ impl Part {
         }
     }
 
-    /// Keeps so many of the first ones in the order of the scan, once there are twice as many. Returns
-    /// whether any had to go.
-    pub(super) fn cut(&self, found: &mut Vec<Placed>, count: usize) -> bool {
+    /// Keeps so many of the first ones in the order of the scan, once there are twice as many. What is
+    /// behind the last one that was ever kept, `bound`, is of no use any more.
+    pub(super) fn cut(&self, found: &mut Vec<Placed>, count: usize, bound: &mut Option<u64>) {
+        if let Some(bound) = *bound {
+            found.retain(|placed| match self.range.order {
+                Order::Ascending => placed.place <= bound,
+                Order::Descending => placed.place >= bound,
+            });
+        }
         if found.len() <= 2 * count {
-            return false;
+            return;
         }
         self.sort(found);
         let mut keep = count;
         while found.get(keep).is_some_and(|next| next.place == found[keep - 1].place) {
             keep += 1;
         }
-        let cut = keep < found.len();
-        found.truncate(keep);
-        cut
+        if keep < found.len() {
+            found.truncate(keep);
+            *bound = found.last().map(|last| last.place);
+        }
     }
 
     /// Cuts what stands behind a gap in which an append may still be under way: what fills it would be

@@ -8,7 +8,7 @@
 local WINDOW = 200    -- index rows that are looked at
 local INVERSION = 1000 -- so far before a row another writer's later row can stand
 local BODIES = 100    -- entries that are looked for in the log
-local RUN = 5000      -- rows of a run that is gone which are passed at once
+local RUN = 2000      -- rows of a run that is gone which are passed at once
 local GAPS = 4
 local call = redis.call
 local group, p, fences, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -127,9 +127,13 @@ local function offer_again(id, sequence, fence, body)
   repaired('undelivered', sequence, sequence, 1)
 end
 
+local function fence_of(id)
+  return call('HMGET', fences .. id, 'lease_id', 'attempt', 'expires_at_ms', 'partition')
+end
+
 -- An entry at or below where the group stands that is not pending.
 local function decide(at, id, sequence)
-  local fence = call('HMGET', fences .. id, 'lease_id', 'attempt', 'expires_at_ms', 'partition')
+  local fence = fence_of(id)
   local lease, expires = fence[1], tonumber(fence[3] or '') or 0
   if lease and lease ~= '' and expires > now then
     -- Its holder may still settle it; a parked one keeps its time.
@@ -140,8 +144,9 @@ local function decide(at, id, sequence)
     return
   end
   local body = is_there(id)
-  if lease and fence[4] == p then
-    -- It was taken and not settled. Without a body the next claim makes it a dead letter.
+  if lease and (fence[4] == p or body) then
+    -- It was taken and not settled, or another partition's fence may lie over one that says so. Without
+    -- a body the next claim makes it a dead letter.
     offer_again(id, sequence, fence, body)
   elseif not body then
     -- Perhaps it was settled, perhaps it was removed before the group came to it: that is not hidden.
@@ -156,26 +161,25 @@ local function decide(at, id, sequence)
   end
 end
 
--- Rows that were never delivered and whose entries are gone: this one, and of those behind it all whose
--- ids are between it and the next entry.
+-- Rows that were never delivered and whose entries are gone: this one, and those behind it whose ids are
+-- between it and the next entry, up to one that someone has had.
 local function pass_missing(id, sequence)
   local next = call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1)[1]
   local run = call('ZRANGEBYSCORE', index, int(sequence), int(high), 'WITHSCORES', 'LIMIT', 0, RUN)
-  local count, to = 0, sequence
+  local marks, to = {}, sequence
   for i = 1, #run, 2 do
-    if next and not lower(run[i], next[1]) then break end
-    local gone = tonumber(run[i + 1])
-    if not lower(run[i], id) then
-      if not call('ZSCORE', done, int(gone)) then
-        settled(gone)
-        count = count + 1
-      end
-      to = gone
+    if next and not lower(run[i], next[1]) or call('EXISTS', fences .. run[i]) == 1 then break end
+    local gone = int(tonumber(run[i + 1]))
+    if not lower(run[i], id) and not call('ZSCORE', done, gone) then
+      marks[#marks + 1] = gone
+      marks[#marks + 1] = gone
+      to = tonumber(gone)
     end
   end
-  if count > 0 then
-    call('HINCRBY', note, 'missing:' .. p, count)
-    repaired('missing', sequence, to, count)
+  if #marks > 0 then
+    call('ZADD', done, unpack(marks))
+    call('HINCRBY', note, 'missing:' .. p, #marks / 2)
+    repaired('missing', sequence, to, #marks / 2)
   end
 end
 
@@ -201,20 +205,22 @@ for i = 1, #rows, 2 do
   if sequence > before + 1 then gap(before + 1, sequence - 1, id) end
   before = math.max(before, sequence)
   if not call('ZSCORE', done, int(sequence)) then
-    if lower(stands, id) then
+    local ahead = lower(stands, id)
+    if ahead and (is_there(id) or fence_of(id)[4] ~= p) then
       -- Not delivered yet. That the first of these is there is enough: the others will be seen.
       if not is_there(id) then pass_missing(id, sequence) end
       before = nil
       break
     end
+    -- What is ahead and has a fence was delivered before the group was lost with the log.
     local listed = redis.pcall('XPENDING', stream, group, id, id, 1)
     if not (listed.err or listed[1]) and not call('ZSCORE', due, id) and not call('ZSCORE', suspects, id)
       and not call('ZSCORE', redriven, id) then
       decide(i, id, sequence)
-      if bodies >= BODIES then
-        before = nil
-        break
-      end
+    end
+    if bodies >= BODIES then
+      before = nil
+      break
     end
   end
 end

@@ -110,17 +110,16 @@ for _, group in ipairs(groups) do
     local fences = prefix .. 'fence:' .. name .. ':' .. group.name .. ':'
     local done, note = key('done', group.name) .. ':' .. p, key('note', group.name)
     local redriven = key('redriven', group.name) .. ':' .. p
-    local leftovers, missing = {}, 0
+    local leftovers, lost, marks = {}, {}, {}
     local records = call('ZCARD', redriven) > 0
     for i, id in ipairs(ids) do
       if not (records and call('ZSCORE', redriven, id)) then
         leftovers[#leftovers + 1] = id
         if sequences[i] > group.frontier and not call('ZSCORE', done, int(sequences[i])) then
-          call('ZADD', done, int(sequences[i]), int(sequences[i]))
-          redis.pcall('XACK', stream, group.name, id)
-          call('ZREM', key('due', group.name) .. ':' .. p, id)
-          call('ZREM', key('suspect', group.name) .. ':' .. p, id)
-          missing = missing + 1
+          lost[#lost + 1] = id
+          local text = int(sequences[i])
+          marks[#marks + 1] = text
+          marks[#marks + 1] = text
         end
       end
     end
@@ -132,8 +131,12 @@ for _, group in ipairs(groups) do
         if not owner or owner == p then call('DEL', fence) end
       end
     end
-    if missing > 0 then
-      call('HINCRBY', note, 'missing:' .. p, missing)
+    if #lost > 0 then
+      call('ZADD', done, unpack(marks))
+      call('XACK', stream, group.name, unpack(lost))
+      call('ZREM', key('due', group.name) .. ':' .. p, unpack(lost))
+      call('ZREM', key('suspect', group.name) .. ':' .. p, unpack(lost))
+      call('HINCRBY', note, 'missing:' .. p, #lost)
       if call('HEXISTS', note, 'rewind:' .. p) == 0 then
         call('HSET', key('gmeta', group.name), 'frontier_p' .. p, int(advance(done, group.frontier)))
       end
