@@ -153,6 +153,15 @@ impl Bench {
         self.backend.settle(&request).await
     }
 
+    /// The processor time that the server has used: what its steps cost, however busy the machine is.
+    pub(crate) fn server_cpu(&self) -> Duration {
+        let info: String = self.raw("INFO cpu");
+        let used = |name: &str| -> f64 {
+            info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
+        };
+        Duration::from_secs_f64(used("used_cpu_user:") + used("used_cpu_sys:"))
+    }
+
     pub(crate) async fn lag(&self) -> u64 {
         self.backend.group_info(&self.group).await.unwrap().lag(|_| true)
     }

@@ -72,7 +72,7 @@ for _, group in ipairs(groups) do
 end
 
 -- The oldest entries that are to go, and may.
-local step = math.max(math.min(STEP, math.floor(10 * STEP / math.max(#groups, 1))), 10)
+local step = math.max(math.min(STEP, math.floor(4 * STEP / math.max(#groups, 1))), 10)
 local rows = call('ZRANGE', index, 0, step - 1, 'WITHSCORES')
 local over = length_max and call('XLEN', stream) - length_max or 0
 local bounded = length_max or upto or oldest
