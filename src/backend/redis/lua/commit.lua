@@ -17,7 +17,7 @@ if not frontier and call('HLEN', gmeta) == 0 then return '' end
 local rewound = rewinding(KEYS[6], p)
 local at = { gmeta = gmeta, done = done, partition = p, frontier = tonumber(frontier or '0') or 0,
   above = call('ZCARD', done), rewound = rewound }
-local held = { index = index, fences = fences, partition = p }
+local held = { stream = stream, index = index, fences = fences, partition = p }
 local now = now_ms()
 
 -- A key's type; asked once for each key and script, since what we write we know.
@@ -144,7 +144,7 @@ while i <= #argv do
   local reads, writes, events = tonumber(argv[i + 4]), tonumber(argv[i + 5]), tonumber(argv[i + 6])
   local answer = 's'
   if not (rewound and rewound(receipt, sequence, index)) then
-    answer = authorize(held, item, receipt, sequence, lease)
+    answer, sequence = authorize(held, item, receipt, sequence, lease)
   end
   if answer == 'd' then answer = refusal(i + 7, reads, writes, events) or 'd' end
   if answer == 'd' then
