@@ -96,7 +96,9 @@ fn handle(event: Event, delivery: Delivery) -> Result<(), Failure> {
             Ok(())
         }
         "huge-outbox" => Err(Failure::reject(until_refused(|n| {
-            outbox::Event::new(format!("{{\"n\":{n}}}")).append_to("audit").map_err(|error| format!("{error:?}"))
+            outbox::Event::new(format!("{{\"n\":{n}}}"))
+                .append_to("audit")
+                .map_err(|error| format!("{error:?}"))
         }))),
         "big-events" => Err(Failure::reject(until_refused(|n| {
             let payload = format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(100_000));
