@@ -96,7 +96,9 @@ fn handle(event: Event, delivery: Delivery) -> Result<(), Failure> {
             Ok(())
         }
         "huge-outbox" => Err(Failure::reject(until_refused(|n| {
-            outbox::Event::new(format!("{{\"n\":{n}}}")).append_to("audit").map_err(|error| format!("{error:?}"))
+            outbox::Event::new(format!("{{\"n\":{n}}}"))
+                .append_to("audit")
+                .map_err(|error| format!("{error:?}"))
         }))),
         "big-events" => Err(Failure::reject(until_refused(|n| {
             let payload = format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(100_000));
@@ -132,6 +134,11 @@ fn handle(event: Event, delivery: Delivery) -> Result<(), Failure> {
             stage(&event).map_err(Failure::reject)?;
             Err(Failure::reject("never"))
         }
+        "stage-then-retry" => {
+            stage(&event).map_err(Failure::reject)?;
+            Err(Failure::retry("not now"))
+        }
+        "forward" => forward(&event),
         "huge-list" => {
             logging::log(Level::Info, "", absurd_text());
             Ok(())
@@ -216,6 +223,16 @@ fn stage(event: &Event) -> Result<(), String> {
     let count = bucket.increment("count", 1).map_err(|error| format!("{error:?}"))?;
     let staged = outbox::Event::new(format!("{{\"count\":{count}}}")).key(event.id.as_str());
     staged.append_to("audit").map_err(|error| format!("{error:?}"))
+}
+
+/// Appends two events to the stream that the setting `to` names: one that is handled in the same way, and
+/// one that ends there.
+fn forward(event: &Event) -> Result<(), Failure> {
+    let to = config("to").unwrap_or_default();
+    let key = event.key.clone().unwrap_or_default();
+    outbox::Event::new(event.payload.as_slice()).event_type("forward").key(key.as_str()).append_to(&to)?;
+    outbox::Event::new("{}").event_type("ok").key(key).metadata("correlation_id", "own").append_to(&to)?;
+    Ok(())
 }
 
 /// A text that claims to be longer than the memory.
