@@ -16,7 +16,7 @@
 //! - [`backend`]: the stores; [`plugin`]: the WebAssembly host; [`config`]: the pipeline file.
 //!   None of these three sees another one, or the engine.
 //! - [`telemetry`]: what is said of the engine's work
-//! - [`event`], [`outcome`], [`retry`], [`routing`], [`target`]: values and pure functions
+//! - [`event`], [`outcome`], [`query`], [`retry`], [`routing`], [`target`]: values and pure functions
 //!
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
@@ -27,6 +27,7 @@ pub mod engine;
 pub mod event;
 pub mod outcome;
 pub mod plugin;
+pub mod query;
 pub mod retry;
 pub mod routing;
 pub mod target;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tracing::{Span, debug, error_span, info, warn};
 
-use crate::backend::ClaimDeath;
-use crate::event::Leased;
+use crate::backend::{ClaimDeath, Repair};
+use crate::event::{GroupKey, Leased, Name};
 use crate::outcome::Verdict;
 
 /// Characters of a digest that are shown.
@@ -69,6 +69,27 @@ pub fn dead_lettered_at_claim(pipeline: &str, death: &ClaimDeath) {
         cause = death.cause.as_str(),
         reason = death.reason,
         "dead-lettered"
+    );
+}
+
+/// Damage of the store was mended.
+pub fn repaired(pipeline: &str, partition: u32, repair: &Repair) {
+    let (first, last) = repair.sequences.unzip();
+    warn!(pipeline, partition, kind = repair.kind.as_str(), first, last, count = repair.count, "repaired");
+}
+
+/// A stream's retention removed old events.
+pub fn trimmed(stream: &Name, partition: u32, removed: u64) {
+    info!(%stream, partition, removed, "old events were removed");
+}
+
+/// A group keeps a stream's retention from what it should remove.
+pub fn retention_held(group: &GroupKey, partition: u32, sequence: u64) {
+    let GroupKey { stream, group } = group;
+    warn!(
+        %stream, %group, partition, sequence,
+        "the retention waits for a group that has not settled old events; where no one uses the group any \
+         more, `wasmill group delete {stream} {group}` lets go of them"
     );
 }
 

@@ -8,13 +8,28 @@ use std::path::{Path, PathBuf};
 /// What each module at the top of `src` may use of the crate.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
-    ("cli", &["backend", "config", "engine", "event", "outcome", "plugin", "retry", "target", "telemetry"]),
+    (
+        "cli",
+        &[
+            "backend",
+            "config",
+            "engine",
+            "event",
+            "outcome",
+            "plugin",
+            "query",
+            "retry",
+            "target",
+            "telemetry",
+        ],
+    ),
     ("engine", &["backend", "config", "event", "outcome", "plugin", "retry", "telemetry"]),
     ("telemetry", &["backend", "event", "outcome"]),
-    ("backend", &["event", "outcome", "retry", "routing", "target"]),
+    ("backend", &["event", "outcome", "query", "retry", "routing", "target"]),
     ("plugin", &["event", "outcome"]),
     ("config", &["event", "outcome", "retry", "target"]),
     ("outcome", &["event", "retry"]),
+    ("query", &["event"]),
     ("event", &[]),
     ("retry", &[]),
     ("routing", &[]),
@@ -22,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Modules that know no runtime, no clock and no configuration language.
-const LEAVES: &[&str] = &["event", "outcome", "retry", "routing", "target"];
+const LEAVES: &[&str] = &["event", "outcome", "query", "retry", "routing", "target"];
 const NOT_IN_LEAVES: &[&str] =
     &["tokio", "toml::", "SystemTime", "Instant::now", "Timestamp::now", "std::fs", "std::net"];
 

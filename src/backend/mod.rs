@@ -19,6 +19,8 @@ mod control;
 pub mod error;
 mod explain;
 mod history;
+mod locate;
+mod query;
 pub mod redis;
 mod repair;
 mod retention;
@@ -28,6 +30,8 @@ pub use control::{Positions, REDRIVE_BATCH_MAX, Redriven, Rewind, RewindKind, Re
 pub use error::{Error, ErrorClass, Result};
 pub use explain::{Explanation, Holder, HolderState};
 pub use history::{Order, ScanPage, ScanRange, Unreadable};
+pub use locate::{Places, earliest, places_of, positions_at};
+pub use query::{Page, Query, SORTED_LIMIT_MAX, query};
 pub use repair::{Repair, RepairKind};
 pub use retention::{Held, Trim, Trimmed};
 

@@ -1,5 +1,6 @@
 //! `wasmill check`: everything that can be known before running. Creates nothing.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -62,6 +63,11 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
         let wanted = pipelines::wanted(&config, pipeline);
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
+    }
+    if store.as_ref().is_some_and(|store| store.redis.is_some()) {
+        for detail in unbounded(&config) {
+            findings.warn("stream", "retention", &detail)?;
+        }
     }
     match (findings.refused, unreachable) {
         (0, _) => Ok(()),
@@ -126,6 +132,18 @@ async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -
         }
     }
     Ok(())
+}
+
+/// The streams of a file that grow without a bound, which a server's memory has: one text for each.
+pub(super) fn unbounded(config: &Config) -> impl Iterator<Item = String> {
+    let streams: BTreeSet<_> = config.pipelines.iter().map(|pipeline| &pipeline.stream).collect();
+    let unbounded = streams.into_iter().filter(|stream| !pipelines::retention(config, stream).is_bounded());
+    unbounded.map(|stream| match stream.is_portable() {
+        true => format!(
+            "the stream `{stream}` is never trimmed: give `[streams.{stream}]` a `max_age` or `max_length`"
+        ),
+        false => format!("the stream `{stream}` is never trimmed, unless by `wasmill stream trim`"),
+    })
 }
 
 /// Something about a server that endangers a log.

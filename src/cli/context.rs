@@ -134,6 +134,12 @@ impl Context {
         }
     }
 
+    /// Whether the store of a command that does not run pipelines is a Redis server, which others than
+    /// we may use too.
+    pub(super) fn is_redis(&self) -> Result<bool, Exit> {
+        Ok(matches!(self.target(&self.store()?.backend)?, Target::Redis(_)))
+    }
+
     fn target(&self, backend: &config::Backend) -> Result<Target, Exit> {
         if let Some(url) = &self.global.backend {
             return Target::parse(url, &PathBuf::new())

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::exit::Exit;
 use crate::backend::Start;
 use crate::config::{self, Config};
-use crate::engine::{PartitionChoice, Pipeline, PrepareError, Prepared, Wanted};
-use crate::event::GroupKey;
+use crate::engine::{PartitionChoice, Pipeline, PrepareError, Prepared, Retention, Wanted};
+use crate::event::{GroupKey, Name};
 use crate::plugin::{Host, HostSettings, Limits, Plugin, PluginSpec};
 use crate::retry::RetryPolicy;
 
@@ -65,8 +65,18 @@ pub(super) fn wanted(config: &Config, pipeline: &config::Pipeline) -> Wanted {
     }
 }
 
+/// How long a stream's events are kept, where the file says.
+pub(super) fn retention(config: &Config, stream: &Name) -> Retention {
+    let declared = config.streams.iter().find(|declared| declared.name == *stream);
+    declared.map_or(Retention::default(), |declared| Retention {
+        max_age: declared.max_age,
+        max_length: declared.max_length,
+    })
+}
+
 /// A pipeline that is ready to run.
 pub(super) fn ready(
+    config: &Config,
     pipeline: &config::Pipeline,
     wanted: Wanted,
     prepared: Prepared,
@@ -83,6 +93,7 @@ pub(super) fn ready(
         in_flight_max: pipeline.max_in_flight as usize,
         lease: pipeline.lease,
         retry: RetryPolicy { max_attempts: prepared.max_attempts, ..pipeline.retry.clone() },
+        retention: retention(config, &pipeline.stream),
         plugin: Arc::clone(plugin) as Arc<dyn crate::engine::Handler>,
         wanted,
     })

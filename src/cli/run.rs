@@ -103,6 +103,7 @@ async fn try_start(
     let store = context.open(&config.backend, &config.engine, Access::Create).await?;
     if let Some(redis) = &store.redis {
         super::check::server_fit(redis, args.allow_eviction).await?;
+        super::check::unbounded(config).for_each(|detail| tracing::warn!("{detail}"));
     }
     let mut ready = Vec::with_capacity(config.pipelines.len());
     for pipeline in &config.pipelines {
@@ -117,7 +118,7 @@ async fn try_start(
             let (stream, group) = (&wanted.group.stream, &wanted.group.group);
             tracing::info!(%stream, %group, max_attempts = prepared.max_attempts, "created the group");
         }
-        ready.push(pipelines::ready(pipeline, wanted, prepared, plugins)?);
+        ready.push(pipelines::ready(config, pipeline, wanted, prepared, plugins)?);
     }
     Ok((store, ready))
 }

@@ -10,6 +10,12 @@ pub(super) const PARTITION: RangeInclusive<u32> = 0..=1023;
 /// Partitions of a stream that `[streams.NAME]` says nothing about.
 pub(super) const PARTITIONS_DEFAULT: u32 = 1;
 
+/// Age at which a stream's events go. Less than a minute would be finer than it is looked after.
+pub(super) const MAX_AGE: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_hours(3650 * 24);
+/// Events of a partition that stay.
+pub(super) const MAX_LENGTH: RangeInclusive<u64> = 1..=1_000_000_000_000;
+
 /// Handler calls of a pipeline at the same time.
 pub(super) const CONCURRENCY: RangeInclusive<u32> = 1..=1024;
 pub(super) const CONCURRENCY_DEFAULT: u32 = 8;

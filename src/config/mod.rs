@@ -115,13 +115,17 @@ impl fmt::Debug for Plugin {
     }
 }
 
-/// How a stream is created that does not exist yet.
+/// How a stream is created that does not exist yet, and what is kept of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Its name, a portable one.
     pub name: Name,
     /// Its number of partitions: 1 to 1024, 1 by default.
     pub partitions: u32,
+    /// How long its events are kept at least: 1 min to 3650 d; `None` is for ever.
+    pub max_age: Option<Duration>,
+    /// How many events of each partition are kept at most: 1 to 10^12; `None` is all.
+    pub max_length: Option<u64>,
 }
 
 /// Settings of the process that runs pipelines or appends.

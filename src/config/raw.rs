@@ -20,7 +20,7 @@ pub(super) struct RawConfig {
     /// The WebAssembly components that handle events, by name: letters, digits, `.`, `_` and `-`.
     #[schemars(with = "Option<BTreeMap<String, RawPlugin>>")]
     pub(super) plugins: Vec<(At<String>, RawPlugin)>,
-    /// How streams are created that do not exist yet, by name: letters, digits, `.`, `_` and `-`.
+    /// How streams are created that do not exist yet, and what is kept of them, by name: letters, digits, `.`, `_` and `-`.
     #[schemars(with = "Option<BTreeMap<String, RawStream>>")]
     pub(super) streams: Vec<(At<String>, RawStream)>,
     /// Settings of the process that runs the pipelines.
@@ -68,7 +68,7 @@ pub(super) struct RawPlugin {
     pub(super) config: Vec<(String, At<Json>)>,
 }
 
-/// How a stream is created.
+/// How a stream is created, and what is kept of it.
 #[derive(Debug, Default, JsonSchema)]
 #[schemars(deny_unknown_fields, rename = "Stream")]
 pub(super) struct RawStream {
@@ -78,6 +78,14 @@ pub(super) struct RawStream {
         "default" = bounds::PARTITIONS_DEFAULT
     ))]
     pub(super) partitions: Option<At<i64>>,
+    /// Events that were appended longer ago are removed once all groups have settled them: 1m to
+    /// 3650d. Default: none is too old.
+    #[schemars(extend("pattern" = units::DURATION_PATTERN))]
+    pub(super) max_age: Option<At<String>>,
+    /// Of each partition no more events than this are kept, once all groups have settled the older
+    /// ones. Default: all are.
+    #[schemars(extend("minimum" = bounds::MAX_LENGTH.start(), "maximum" = bounds::MAX_LENGTH.end()))]
+    pub(super) max_length: Option<At<i64>>,
 }
 
 /// Settings of the process that runs the pipelines.

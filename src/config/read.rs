@@ -17,7 +17,7 @@ type Problems = Vec<Problem>;
 const FILE: Shape = Shape { name: "", keys: &["backend", "plugins", "streams", "engine", "pipeline"] };
 const BACKEND: Shape = Shape { name: "[backend]", keys: &["url", "namespace", "synchronous"] };
 const PLUGIN: Shape = Shape { name: "[plugins.NAME]", keys: &["path", "timeout", "max_memory", "config"] };
-const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions"] };
+const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions", "max_age", "max_length"] };
 const ENGINE: Shape = Shape { name: "[engine]", keys: &["drain_timeout", "max_event_bytes"] };
 const PIPELINE: Shape = Shape {
     name: "[[pipeline]]",
@@ -80,7 +80,11 @@ impl RawPlugin {
 
 impl RawStream {
     fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
-        Self { partitions: table.integer("partitions", problems) }
+        Self {
+            partitions: table.integer("partitions", problems),
+            max_age: table.string("max_age", units::DURATION_FORM, problems),
+            max_length: table.integer("max_length", problems),
+        }
     }
 }
 

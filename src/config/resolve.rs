@@ -129,20 +129,27 @@ impl<'a> Resolver<'a> {
     }
 
     fn streams(&mut self, raw: &[(At<String>, RawStream)]) -> Option<Vec<Stream>> {
-        let streams: Vec<Option<Stream>> = raw
-            .iter()
-            .map(|(name, raw)| {
-                let name = self.new_name(&literal(name));
-                let partitions = self.integer(
-                    "partitions",
-                    raw.partitions.as_ref(),
-                    &bounds::PARTITIONS,
-                    bounds::PARTITIONS_DEFAULT,
-                );
-                Some(Stream { name: name?, partitions: partitions? })
-            })
-            .collect();
+        let streams: Vec<Option<Stream>> = raw.iter().map(|(name, raw)| self.stream(name, raw)).collect();
         streams.into_iter().collect()
+    }
+
+    fn stream(&mut self, name: &At<String>, raw: &RawStream) -> Option<Stream> {
+        let name = self.new_name(&literal(name));
+        let partitions = raw.partitions.as_ref();
+        let partitions =
+            self.integer("partitions", partitions, &bounds::PARTITIONS, bounds::PARTITIONS_DEFAULT);
+        let max_age = self.optional(raw.max_age.as_ref(), |this, raw| {
+            this.duration("max_age", Some(raw), &bounds::MAX_AGE, *bounds::MAX_AGE.end())
+        });
+        let max_length = self.optional(raw.max_length.as_ref(), Self::max_length);
+        Some(Stream { name: name?, partitions: partitions?, max_age: max_age?, max_length: max_length? })
+    }
+
+    fn max_length(&mut self, raw: &At<i64>) -> Option<u64> {
+        let (start, end) = (bounds::MAX_LENGTH.start(), bounds::MAX_LENGTH.end());
+        let form = format!("a whole number from {start} to {end}");
+        let length = u64::try_from(raw.value).unwrap_or(0);
+        self.in_range("max_length", length, &bounds::MAX_LENGTH, &raw.span, &form)
     }
 
     fn engine(&mut self, raw: &RawEngine) -> Option<Engine> {

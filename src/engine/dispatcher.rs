@@ -220,7 +220,7 @@ impl Dispatcher {
         if let Some(idle) = &mut self.idle
             && !busy
         {
-            match idle.look(&self.backend, &self.pipeline).await {
+            match idle.look(&self.backend, &self.pipeline, &self.counts).await {
                 Ok(Step::Done) => self.seat.idle(),
                 Ok(Step::LookAgain) => {
                     self.sweep_at = Instant::now();

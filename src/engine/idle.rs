@@ -8,7 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::pipeline::Pipeline;
-use crate::backend::{Error, Shared};
+use super::summary::Counts;
+use super::sweeper;
+use crate::backend::{Error, ErrorClass, GroupPartition, HolderState, Shared};
 use crate::telemetry;
 
 /// How many pending entries are looked at in one partition; what stands behind them is looked at
@@ -17,6 +19,12 @@ const LOOK_MAX: usize = 1000;
 
 /// How often a claim may find nothing although something should be ready, before it is reported.
 const EMPTY_LOOKS_MAX: u32 = 3;
+
+/// How often in a row what was healed is followed by another look.
+const MENDS_MAX: u32 = 20;
+
+/// Between two looks at an append that is under way.
+const UNWRITTEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// When a run counts as idle.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +37,7 @@ pub struct UntilIdle {
 /// What a pipeline left behind when it ended as idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Left {
-    /// Events between frontier and high watermark.
+    /// Events between frontier and high watermark, and redriven ones that are not settled.
     pub lag: u64,
     /// Entries that others hold, or whose retry is not due yet.
     pub pending: usize,
@@ -115,18 +123,20 @@ pub(super) struct IdleWatch {
     since: Option<Instant>,
     empty_looks: u32,
     announced_until: Option<Instant>,
+    mends: u32,
     left: Option<Left>,
 }
 
 impl IdleWatch {
     pub(super) fn new(until: &UntilIdle, pipeline: &Pipeline) -> Self {
         let wait = until.wait.unwrap_or_else(|| pipeline.lease.max(pipeline.retry.backoff_max()));
-        Self { wait, since: None, empty_looks: 0, announced_until: None, left: None }
+        Self { wait, since: None, empty_looks: 0, announced_until: None, mends: 0, left: None }
     }
 
     /// There was work.
     pub(super) fn busy(&mut self) {
         (self.since, self.empty_looks, self.announced_until, self.left) = (None, 0, None, None);
+        self.mends = 0;
     }
 
     pub(super) fn left(self) -> Option<Left> {
@@ -134,22 +144,67 @@ impl IdleWatch {
     }
 
     /// Looks at what is left, while this pipeline holds nothing itself.
-    pub(super) async fn look(&mut self, backend: &Shared, pipeline: &Pipeline) -> Result<Step, Error> {
+    pub(super) async fn look(
+        &mut self,
+        backend: &Shared,
+        pipeline: &Pipeline,
+        counts: &Counts,
+    ) -> Result<Step, Error> {
         let info = backend.group_info(&pipeline.group).await?;
-        let lag = info.lag(|partition| pipeline.partitions.contains(&partition));
+        let own = info.partitions.iter().filter(|p| pipeline.partitions.contains(&p.partition));
+        let unsettled: Vec<&GroupPartition> = own.filter(|p| p.lag() + p.redriven > 0).collect();
         let mut pending = Vec::new();
-        if lag > 0 {
-            for partition in &pipeline.partitions {
-                let entries = backend.pending(&pipeline.group, *partition, None, LOOK_MAX).await?;
-                pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
-            }
+        for p in &unsettled {
+            let entries = backend.pending(&pipeline.group, p.partition, None, LOOK_MAX).await?;
+            pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
         }
         let now = Instant::now();
-        let step = self.step(lag, &pending, now);
-        if let Step::Wait(_) = step {
+        let left = unsettled.iter().map(|p| p.lag() + p.redriven).sum();
+        let mut step = self.step(left, &pending, now);
+        if step == Step::Done && left > 0 {
+            step = match self.mend(backend, pipeline, counts, &unsettled, now).await {
+                Err(error) if matches!(error.class(), ErrorClass::Request | ErrorClass::Fatal) => {
+                    tracing::warn!(pipeline = %pipeline.name, %error, "what holds the group back cannot be healed");
+                    Step::Done
+                }
+                other => other?,
+            };
+        }
+        if let Step::Wait(_) = step
+            && !pending.is_empty()
+        {
             self.announce(pipeline, &pending, now);
         }
         Ok(step)
+    }
+
+    /// Before a run gives up what is left: it may be damage that holds the group back, which is healed;
+    /// or an append that is under way, which is waited for, since it ends as an event or as a hole.
+    async fn mend(
+        &mut self,
+        backend: &Shared,
+        pipeline: &Pipeline,
+        counts: &Counts,
+        unsettled: &[&GroupPartition],
+        now: Instant,
+    ) -> Result<Step, Error> {
+        let (mut changed, mut unwritten) = (false, false);
+        for p in unsettled {
+            changed |= sweeper::heal(backend, pipeline, counts, p.partition).await? > 0;
+            let explanation = backend.explain(&pipeline.group, p.partition).await?;
+            // The sweeper, or another engine, may have been faster.
+            changed |= explanation.frontier != p.frontier;
+            unwritten |= explanation.holder.is_some_and(|holder| holder.state == HolderState::Unwritten);
+        }
+        if changed && self.mends < MENDS_MAX {
+            self.mends += 1;
+            (self.empty_looks, self.left) = (0, None);
+            return Ok(Step::LookAgain);
+        }
+        if unwritten && now < self.since.unwrap_or(now) + self.wait {
+            return Ok(Step::Wait(UNWRITTEN_PAUSE));
+        }
+        Ok(Step::Done)
     }
 
     /// Says for what is waited and until when, unless that was said before.
@@ -165,10 +220,10 @@ impl IdleWatch {
     }
 
     /// The decision, without I/O. `pending` holds the milliseconds until each can be claimed.
-    fn step(&mut self, lag: u64, pending: &[i64], now: Instant) -> Step {
+    fn step(&mut self, unsettled: u64, pending: &[i64], now: Instant) -> Step {
         let since = *self.since.get_or_insert(now);
         self.left = None;
-        if lag == 0 {
+        if unsettled == 0 {
             return Step::Done;
         }
         let deadline = since + self.wait;
@@ -183,7 +238,8 @@ impl IdleWatch {
             self.empty_looks += 1;
             return if self.empty_looks <= EMPTY_LOOKS_MAX { Step::LookAgain } else { Step::Wait(PAUSE) };
         }
-        self.left = Some(Left { lag, pending: pending.len(), first_in_ms: pending.iter().copied().min() });
+        self.left =
+            Some(Left { lag: unsettled, pending: pending.len(), first_in_ms: pending.iter().copied().min() });
         Step::Done
     }
 }
@@ -209,6 +265,7 @@ mod tests {
             since: None,
             empty_looks: 0,
             announced_until: None,
+            mends: 0,
             left: None,
         }
     }

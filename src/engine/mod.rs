@@ -3,7 +3,8 @@
 //! Each pipeline is a straight line of parts, joined by bounded queues:
 //! [`dispatcher`] (permits, then claims) → [`attempt`] (calls the handler, decides) →
 //! [`settler`] (writes verdicts in batches) → the permit goes back. Beside it, [`leases`] keeps
-//! what is held from running out, and [`idle`] knows when there is nothing left to do.
+//! what is held from running out, [`sweeper`] heals the store and trims it, and [`idle`] knows when
+//! there is nothing left to do.
 //!
 //! Handlers run on a runtime of their own, so that no guest can delay a renewal or a settlement.
 
@@ -26,12 +27,14 @@ mod pipeline;
 mod prepare;
 mod settler;
 mod summary;
+mod sweeper;
 
 pub use handler::{Delivery, Handler};
 pub use idle::{Left, UntilIdle};
 pub use pipeline::Pipeline;
 pub use prepare::{PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_partitions, prepare};
 pub use summary::{Summary, SummaryFaults};
+pub use sweeper::Retention;
 
 /// How an engine runs.
 #[derive(Clone, Debug)]

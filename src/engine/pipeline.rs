@@ -19,6 +19,7 @@ use super::permits::Permits;
 use super::prepare::Wanted;
 use super::settler::Settler;
 use super::summary::Counts;
+use super::sweeper::{self, Retention};
 use super::{Ended, Settings};
 use crate::backend::{Error, Shared};
 use crate::event::GroupKey;
@@ -46,6 +47,8 @@ pub struct Pipeline {
     pub retry: RetryPolicy,
     /// What handles the events.
     pub plugin: Arc<dyn Handler>,
+    /// How long the stream's events are kept.
+    pub retention: Retention,
     /// What to create again if the store loses it.
     pub wanted: Wanted,
 }
@@ -135,6 +138,9 @@ pub(super) async fn run(parts: Parts) -> Ended {
     let renewer =
         leases::renew(Arc::clone(&backend), Arc::clone(&pipeline), Arc::clone(&leases), Arc::clone(&health));
     let renewer = AbortOnDropHandle::new(tokio::spawn(renewer));
+    let sweeper =
+        sweeper::sweep(Arc::clone(&backend), Arc::clone(&pipeline), Arc::clone(&health), Arc::clone(&counts));
+    let sweeper = AbortOnDropHandle::new(tokio::spawn(sweeper));
 
     let dispatcher = Dispatcher::new(
         Arc::clone(&backend),
@@ -153,6 +159,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
         }
     };
 
+    drop(sweeper);
     // The dispatcher is gone, and with it the queue's sender: workers end once it is empty.
     drain.cancel();
     if tokio::time::timeout(settings.drain_timeout, finish(&mut workers)).await.is_err() {

@@ -30,6 +30,7 @@ use crate::event::{GroupKey, Lease, Name, NewEvent};
 use crate::target::RedisUrl;
 use connection::{Connection, Effect};
 use keys::Keys;
+use scripts::Script;
 use state::GroupState;
 
 mod append;
@@ -68,6 +69,8 @@ pub struct Redis {
     keys: Keys,
     event_bytes_max: usize,
     append_time_max: Duration,
+    #[cfg(debug_assertions)]
+    unfenced: bool,
     /// Partition counts never change while a stream lives; scripts notice where one has.
     partitions: Mutex<HashMap<Name, u32>>,
     groups: Mutex<HashMap<GroupKey, Arc<GroupState>>>,
@@ -86,10 +89,30 @@ impl Redis {
             keys: Keys::new(&settings.namespace),
             event_bytes_max: settings.event_bytes_max,
             append_time_max: settings.append_time_max,
+            #[cfg(debug_assertions)]
+            unfenced: false,
             partitions: Mutex::default(),
             groups: Mutex::default(),
             trims: trim::KnownGroups::default(),
         })
+    }
+
+    /// Settles and renews without a look at fences, so that tests can show that they would notice.
+    /// Not there in a release build.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_fencing(self) -> Self {
+        Self { unfenced: true, ..self }
+    }
+
+    /// A call of a script that checks fences.
+    fn fenced(&self, script: Script, keys: &[String]) -> redis::Cmd {
+        #[cfg(debug_assertions)]
+        if self.unfenced {
+            return script.call_unfenced(keys);
+        }
+        script.call(keys)
     }
 
     /// How many partitions a stream has, from memory where it is known.

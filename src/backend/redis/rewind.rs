@@ -58,8 +58,6 @@ impl Redis {
             };
             let mut keys = vec![self.keys.meta(stream), self.keys.group(group), self.keys.note(group)];
             for &(p, _) in &targets {
-                keys.push(self.keys.entries(stream, p));
-                keys.push(self.keys.index(stream, p));
                 keys.push(self.keys.seq(stream, p));
             }
             let mut call = Script::RewindBegin.call(&keys);

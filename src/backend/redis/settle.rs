@@ -48,7 +48,7 @@ impl Redis {
         let partitions = self.partitions_of(&group.stream).await?;
         let parts = split(items.iter().map(|(item, _)| (item.lease.partition, item_bytes(item))));
         let calls = parts.iter().map(|(p, places)| {
-            let mut call = Script::Settle.call(&[
+            let keys = [
                 self.keys.group(group),
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
@@ -59,7 +59,8 @@ impl Redis {
                 self.keys.note(group),
                 self.keys.redriven(group, *p),
                 self.keys.copies(group, *p),
-            ]);
+            ];
+            let mut call = self.fenced(Script::Settle, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group));
             for &place in places {
                 let (item, consumer) = items[place];
@@ -80,13 +81,14 @@ impl Redis {
         let partitions = self.partitions_of(&group.stream).await?;
         let parts = split(leases.iter().map(|lease| (lease.partition, 64)));
         let calls = parts.iter().map(|(p, places)| {
-            let mut call = Script::Renew.call(&[
+            let keys = [
                 self.keys.group(group),
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
                 self.keys.suspects(group, *p),
                 self.keys.note(group),
-            ]);
+            ];
+            let mut call = self.fenced(Script::Renew, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group)).arg(millis(lease));
             for &place in places {
                 add_lease(&mut call, 'r', &leases[place], partitions);

@@ -42,9 +42,10 @@ for i = 1, (#ARGV - 1) / 2 do
     end
   end
   local due = redis.call('ZRANGE', KEYS[k + 2], 0, 0, 'WITHSCORES')
-  if redis.call('EXISTS', KEYS[k + 3]) == 1 then reply[4] = 1 end
+  -- What a rewind is about to drop is neither to be waited for nor to be taken.
+  if state ~= 3 and redis.call('EXISTS', KEYS[k + 3]) == 1 then reply[4] = 1 end
   reply[#reply + 1] = state
-  reply[#reply + 1] = due[2] and tonumber(due[2]) or -1
+  reply[#reply + 1] = state ~= 3 and due[2] and tonumber(due[2]) or -1
 end
 if #notes > 0 then redis.call('HSET', KEYS[3], unpack(notes)) end
 return reply

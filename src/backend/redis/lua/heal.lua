@@ -57,14 +57,11 @@ if frontier > high then
   repaired('frontier', high, frontier, 1)
   move(high)
 end
-local function follow()
-  local reached = advance(done, frontier)
-  if reached > frontier then
-    repaired('frontier', frontier + 1, reached, 1)
-    move(reached)
-  end
+local reached = advance(done, frontier)
+if reached > frontier then
+  repaired('frontier', frontier + 1, reached, 1)
+  move(reached)
 end
-follow()
 -- Members at or below the frontier say nothing any more.
 local last = call('ZRANGE', done, 4999, 4999)[1]
 call('ZREMRANGEBYSCORE', done, '-inf', int(last and math.min(tonumber(last), frontier) or frontier))
@@ -225,7 +222,9 @@ for i = 1, #rows, 2 do
   end
 end
 if before and #window < 2 * WINDOW and high > before then gap(before + 1, high, '') end
-follow()
+-- That the frontier follows what was mended here is no repair of its own.
+reached = advance(done, frontier)
+if reached > frontier then move(reached) end
 local pending = call('XPENDING', stream, group, '-', '+', 1)[1]
 local lowest = pending and lower(pending[1], stands) and pending[1] or stands
 return { OK, now, trimmed, lowest, repairs, gaps }

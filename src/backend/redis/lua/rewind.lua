@@ -5,7 +5,7 @@
 -- KEYS  gmeta, note, s, z, seq, done, due, suspect, redriven, copy
 -- ARGV  group, partition, prefix of fences
 -- Reply {GROUP_NOT_FOUND} | {OK, 1 where nothing is left here, pending entries that were dropped}
-local PENDING, RECORDS, FENCES, SETTLED = 500, 500, 1000, 5000
+local PENDING, RECORDS, FENCES, SETTLED = 500, 200, 1000, 5000
 local group, p, fences = ARGV[1], ARGV[2], ARGV[3]
 local gmeta, note, stream, index, seq, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local due, suspects, redriven, copies = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -20,11 +20,15 @@ local pending_from, record_from, fence_from = string.match(noted[2] or '', '^(%S
 local at = { fences = fences, partition = p, now = now_ms(), due = due, suspects = suspects }
 local records = redis.call('ZCARD', redriven)
 
--- A deletion keeps nothing; a reset keeps redriven events at or below its target, as ones that wait.
+-- Whether a redriven event stays one: where it lies at or below the target, and where the log has it no
+-- more and only its record can bring it. A deletion keeps nothing.
+local function stays(id, sequence)
+  return kind ~= 'delete' and (sequence <= target or not redis.call('XRANGE', stream, id, id)[1])
+end
+
 local function kept_record(id)
-  if kind == 'delete' or records == 0 then return false end
-  local sequence = tonumber(redis.call('ZSCORE', redriven, id) or '')
-  return sequence and sequence <= target
+  local sequence = records > 0 and tonumber(redis.call('ZSCORE', redriven, id) or '')
+  return sequence and stays(id, sequence)
 end
 
 -- Removes all that is known of entries but their records.
@@ -65,23 +69,26 @@ local function drop_pending()
   return #ids, #rows == PENDING, false
 end
 
+-- What stays waits, its attempts afresh; only a replay leaves alone what is at or below its target.
 -- Returns whether there may be more.
 local function drop_records()
-  local above = kind == 'delete' and '-inf' or '(' .. int(target)
-  local ids = redis.call('ZRANGEBYSCORE', redriven, above, '+inf', 'LIMIT', 0, RECORDS)
+  local rows = redis.call('ZRANGEBYSCORE', redriven, record_from, '+inf', 'WITHSCORES', 'LIMIT', 0, RECORDS)
+  local ids = {}
+  for i = 1, #rows, 2 do
+    local id, sequence = rows[i], tonumber(rows[i + 1])
+    if not stays(id, sequence) then
+      ids[#ids + 1] = id
+    else
+      local fence = redis.call('HMGET', fences .. id, 'lease_id', 'attempt', 'partition')
+      if fence[1] ~= '' or fence[2] ~= '0' or fence[3] ~= p then offer(at, id, sequence) end
+    end
+    record_from = '(' .. int(sequence)
+  end
+  drop(ids)
   if #ids > 0 then
-    drop(ids)
     redis.call('ZREM', redriven, unpack(ids))
     redis.call('HDEL', copies, unpack(ids))
   end
-  if #ids == RECORDS then return true end
-  if kind ~= 'reset' then return false end
-  local rows = redis.call('ZRANGEBYSCORE', redriven, record_from, int(target), 'WITHSCORES', 'LIMIT', 0, RECORDS)
-  for i = 1, #rows, 2 do
-    local fence = redis.call('HMGET', fences .. rows[i], 'lease_id', 'attempt', 'partition')
-    if fence[1] ~= '' or fence[2] ~= '0' or fence[3] ~= p then offer(at, rows[i], tonumber(rows[i + 1])) end
-  end
-  if #rows > 0 then record_from = '(' .. int(tonumber(rows[#rows])) end
   return #rows == 2 * RECORDS
 end
 
@@ -114,8 +121,8 @@ end
 
 local dropped, more, lost, wrong = drop_pending()
 if wrong then return wrong end
-record_from = record_from or '-inf'
-fence_from = fence_from or (kind == 'replay' and '(' .. int(target) or '-inf')
+record_from = record_from or (kind == 'replay' and '(' .. int(target) or '-inf')
+fence_from = fence_from or record_from
 if not more then more = drop_records() end
 if not more and (lost or noted[3]) then more = drop_fences() end
 if not more then more = drop_settled() end
@@ -132,7 +139,10 @@ if kind == 'replay' then
   frontier = advance(done, math.min(tonumber(redis.call('HGET', gmeta, 'frontier_p' .. p) or '0') or 0, target))
 end
 local high = tonumber(redis.call('GET', seq) or '0') or 0
-local recheck = target > trimmed_to(stream, index, high) and target or 0
+local trimmed = trimmed_to(stream, index, high)
+-- What was trimmed cannot come again, and stays settled.
+if frontier >= target then frontier = math.max(frontier, trimmed) end
+local recheck = target > trimmed and target or 0
 local start
 if lost then
   -- What is unsettled below the target was lost with the group, too.

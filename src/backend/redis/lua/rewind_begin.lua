@@ -1,5 +1,5 @@
 -- Begins to move a group: writes the marker of each partition touched, and its frontier.
--- KEYS  meta, gmeta, note, then for each partition touched: s, z, seq
+-- KEYS  meta, gmeta, note, then for each partition touched: seq
 -- ARGV  number of the stream's partitions, kind (replay, reset, delete), then for each partition
 --       touched: partition, target sequence
 -- Reply OK | STREAM_NOT_FOUND | GROUP_NOT_FOUND | CHANGED (the stream has another number of partitions)
@@ -17,12 +17,11 @@ end
 
 local notes, fields = {}, {}
 for i = 1, (#ARGV - 2) / 2 do
-  local p, k = ARGV[1 + 2 * i], 1 + 3 * i
+  local p = ARGV[1 + 2 * i]
   local target = 0
   if kind ~= 'delete' then
-    local high = tonumber(redis.call('GET', KEYS[k + 2]) or '0') or 0
-    local trimmed = trimmed_to(KEYS[k], KEYS[k + 1], high)
-    target = math.max(math.min(tonumber(ARGV[2 + 2 * i]), high), trimmed)
+    local high = tonumber(redis.call('GET', KEYS[3 + i]) or '0') or 0
+    target = math.min(tonumber(ARGV[2 + 2 * i]), high)
     local frontier = tonumber(redis.call('HGET', KEYS[2], 'frontier_p' .. p) or '0') or 0
     fields[#fields + 1] = 'frontier_p' .. p
     fields[#fields + 1] = int(kind == 'replay' and math.min(frontier, target) or target)
