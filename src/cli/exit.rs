@@ -80,6 +80,7 @@ impl From<Error> for Exit {
             // The call was well-formed; what it found is another matter.
             Error::StreamExists(_)
             | Error::GroupExists(_)
+            | Error::PartitionNotFound { .. }
             | Error::DeadLetterNotFound { .. }
             | Error::ConfirmationRequired(_)
             | Error::StaleLease { .. }

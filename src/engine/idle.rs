@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::pipeline::Pipeline;
 use super::summary::Counts;
 use super::sweeper;
-use crate::backend::{Error, ErrorClass, HolderState, Shared};
+use crate::backend::{Error, ErrorClass, GroupPartition, HolderState, Shared};
 use crate::telemetry;
 
 /// How many pending entries are looked at in one partition; what stands behind them is looked at
@@ -152,15 +152,14 @@ impl IdleWatch {
     ) -> Result<Step, Error> {
         let info = backend.group_info(&pipeline.group).await?;
         let own = info.partitions.iter().filter(|p| pipeline.partitions.contains(&p.partition));
-        let unsettled: Vec<(u32, u64)> =
-            own.map(|p| (p.partition, p.lag() + p.redriven)).filter(|(_, left)| *left > 0).collect();
+        let unsettled: Vec<&GroupPartition> = own.filter(|p| p.lag() + p.redriven > 0).collect();
         let mut pending = Vec::new();
-        for (partition, _) in &unsettled {
-            let entries = backend.pending(&pipeline.group, *partition, None, LOOK_MAX).await?;
+        for p in &unsettled {
+            let entries = backend.pending(&pipeline.group, p.partition, None, LOOK_MAX).await?;
             pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
         }
         let now = Instant::now();
-        let left = unsettled.iter().map(|(_, left)| left).sum();
+        let left = unsettled.iter().map(|p| p.lag() + p.redriven).sum();
         let mut step = self.step(left, &pending, now);
         if step == Step::Done && left > 0 {
             step = match self.mend(backend, pipeline, counts, &unsettled, now).await {
@@ -186,17 +185,19 @@ impl IdleWatch {
         backend: &Shared,
         pipeline: &Pipeline,
         counts: &Counts,
-        unsettled: &[(u32, u64)],
+        unsettled: &[&GroupPartition],
         now: Instant,
     ) -> Result<Step, Error> {
-        let (mut repairs, mut unwritten) = (0, false);
-        for (partition, _) in unsettled {
-            repairs += sweeper::heal(backend, pipeline, counts, *partition).await?;
-            let holder = backend.explain(&pipeline.group, *partition).await?.holder;
-            unwritten |= holder.is_some_and(|holder| holder.state == HolderState::Unwritten);
+        let (mut changed, mut unwritten) = (false, false);
+        for p in unsettled {
+            changed |= sweeper::heal(backend, pipeline, counts, p.partition).await? > 0;
+            let explanation = backend.explain(&pipeline.group, p.partition).await?;
+            // The sweeper, or another engine, may have been faster.
+            changed |= explanation.frontier != p.frontier;
+            unwritten |= explanation.holder.is_some_and(|holder| holder.state == HolderState::Unwritten);
         }
-        self.mends += 1;
-        if repairs > 0 && self.mends <= MENDS_MAX {
+        if changed && self.mends < MENDS_MAX {
+            self.mends += 1;
             (self.empty_looks, self.left) = (0, None);
             return Ok(Step::LookAgain);
         }

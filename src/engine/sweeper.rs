@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::health::{Backoff, Health};
+use super::health::Health;
 use super::pipeline::Pipeline;
 use super::summary::Counts;
 use crate::backend::{Error, ErrorClass, Held, Shared, Trim};
@@ -17,6 +17,9 @@ use crate::telemetry;
 /// Between two looks for damage; the first one comes a moment after the start.
 const HEAL_EVERY: Duration = Duration::from_secs(5);
 const HEAL_FIRST: Duration = Duration::from_millis(500);
+
+/// After failures the looks become rarer, twice as rare with each, up to so often.
+const FAILURES_MAX: u32 = 4;
 
 /// Between two looks at partitions that show no sign of damage.
 const HEAL_ALL_EVERY: Duration = Duration::from_secs(600);
@@ -57,18 +60,15 @@ pub(super) async fn sweep(
 ) {
     let mut sweeper = Sweeper::new(backend, pipeline, health, counts);
     tokio::time::sleep(HEAL_FIRST).await;
-    let mut backoff = Backoff::default();
+    let mut failures = 0;
     loop {
-        let wait = match sweeper.round().await {
-            Ok(()) => {
-                backoff.reset();
-                HEAL_EVERY
-            }
-            Err(error) => {
-                sweeper.say(&error);
-                HEAL_EVERY + backoff.next()
-            }
-        };
+        // Neither waits for the other one to succeed.
+        let healed = sweeper.heal().await;
+        let trimmed = sweeper.trim().await;
+        let error = healed.err().or(trimmed.err());
+        failures = if error.is_some() { failures + 1 } else { 0 };
+        sweeper.say(error.as_ref());
+        let wait = HEAL_EVERY * 2u32.saturating_pow(failures.min(FAILURES_MAX));
         tokio::time::sleep(wait).await;
     }
 }
@@ -82,20 +82,36 @@ struct Sweeper {
     standings: HashMap<u32, (u64, u64)>,
     heal_all_at: Instant,
     trim_at: Instant,
+    /// The error that was said last.
+    said: Option<String>,
 }
 
 impl Sweeper {
     fn new(backend: Shared, pipeline: Arc<Pipeline>, health: Arc<Health>, counts: Arc<Counts>) -> Self {
         let now = Instant::now();
-        Self { backend, pipeline, health, counts, standings: HashMap::new(), heal_all_at: now, trim_at: now }
+        Self {
+            backend,
+            pipeline,
+            health,
+            counts,
+            standings: HashMap::new(),
+            heal_all_at: now,
+            trim_at: now,
+            said: None,
+        }
     }
 
-    async fn round(&mut self) -> Result<(), Error> {
+    async fn heal(&mut self) -> Result<(), Error> {
         for partition in self.suspicious().await? {
             heal(&self.backend, &self.pipeline, &self.counts, partition).await?;
         }
+        Ok(())
+    }
+
+    /// Applies the retention of the pipeline's stream, where there is one and it is time.
+    async fn trim(&mut self) -> Result<(), Error> {
         if self.pipeline.retention.is_bounded() && Instant::now() >= self.trim_at {
-            let more = self.trim().await?;
+            let more = self.trim_stream().await?;
             self.trim_at = Instant::now() + if more { HEAL_EVERY } else { TRIM_EVERY };
         }
         Ok(())
@@ -121,8 +137,8 @@ impl Sweeper {
         Ok(chosen)
     }
 
-    /// Applies the retention of the pipeline's stream; says whether more is to go soon.
-    async fn trim(&self) -> Result<bool, Error> {
+    /// Trims all partitions; says whether more is to go soon.
+    async fn trim_stream(&self) -> Result<bool, Error> {
         let stream = &self.pipeline.group.stream;
         let mut unfinished = false;
         for partition in self.backend.stream_info(stream).await?.partitions {
@@ -161,13 +177,22 @@ impl Sweeper {
         }
     }
 
-    fn say(&self, error: &Error) {
+    /// Says what went wrong, once until it changes.
+    fn say(&mut self, error: Option<&Error>) {
+        let Some(error) = error else {
+            self.said = None;
+            return;
+        };
         match error.class() {
             ErrorClass::Retry | ErrorClass::Ambiguous => self.health.failed(error),
             // The dispatcher sees the same, and deals with it.
             ErrorClass::NotFound => {}
             ErrorClass::Request | ErrorClass::Fatal => {
-                tracing::warn!(pipeline = %self.pipeline.name, %error, "the store cannot be looked after");
+                let text = error.to_string();
+                if self.said.as_ref() != Some(&text) {
+                    tracing::warn!(pipeline = %self.pipeline.name, error = text, "the store cannot be looked after");
+                    self.said = Some(text);
+                }
             }
         }
     }

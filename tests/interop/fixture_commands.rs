@@ -119,10 +119,23 @@ const LOOKS: &[&[&str]] = &[
     &["group", "info", "orders", "risk"],
     &["group", "info", "multi", "g"],
     &["group", "pending", "orders", "risk"],
+    &["group", "explain", "orders", "risk"],
+    &["group", "explain", "multi", "g"],
     &["query", "multi", "--type", "fx"],
     &["query", "orders", "--desc", "--limit", "3"],
     &["dead-letter", "list", "orders", "risk"],
     &["dead-letter", "show", "orders", "risk", "evt-0007"],
+];
+
+/// What would change something, and only says so as long as it is not confirmed.
+const UNCONFIRMED: &[&[&str]] = &[
+    &["group", "replay", "orders", "risk", "--from", "1"],
+    &["group", "replay", "orders", "risk", "--event", "evt-0001"],
+    &["group", "reset", "orders", "audit", "--start", "beginning"],
+    &["group", "delete", "orders", "late"],
+    &["dead-letter", "redrive", "orders", "risk", "--all"],
+    &["dead-letter", "purge", "orders", "risk", "--all"],
+    &["stream", "trim", "orders", "--max-length", "1"],
 ];
 
 #[test]
@@ -145,6 +158,12 @@ fn attaching_changes_nothing() {
     // What does not exist is not made by looking for it, either.
     for args in [&["group", "info", "orders", "none"], &["stream", "info", "none", "--json"]] {
         assert_eq!(site.run(&[&args[..], &["--namespace", "Fixture"]].concat()).status.code(), Some(1));
+    }
+    for args in UNCONFIRMED {
+        let output = site.run(&[args, &["--namespace", "Fixture"][..]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains("--yes"), "{args:?}: {said}");
+        assert!(keys(&site) == before, "{args:?} has changed something");
     }
     assert!(keys(&site) == before);
 }

@@ -79,9 +79,7 @@ impl Meeting {
             assert!(Instant::now() < deadline, "{what}: {p:?} {fences:?}");
         }
         let high: u64 = self.bench.raw("GET rheo:T:seq:s:0");
-        for (sequence, _) in self.ours.iter().filter(|(_, acks)| **acks != 1) {
-            panic!("{what}: {sequence} was acked more than once by us: {:?}", self.ours);
-        }
+        assert!(self.ours.values().all(|acks| *acks == 1), "{what}: more than once by us: {:?}", self.ours);
         let entries: Vec<(String, Vec<String>)> = self.bench.raw("XRANGE rheo:T:s:s:0 - +");
         for (_, fields) in entries {
             let sequence: u64 = fields[3].parse().unwrap();

@@ -154,3 +154,44 @@ async fn dead_letters() {
     assert_eq!(after, rows[2..]);
     assert_eq!(peer.group_info("s", "g").unwrap().2, 3);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_replays_and_resets_our_group() {
+    let bench = crate::faults::bench(1, 5).await;
+    let mut peer = Peer::new(&bench.server.url(), "T");
+    bench.append(0, 5).await;
+    let leased = bench.claim("ours", 5).await.leased;
+    bench.ack(&leased).await;
+    assert_eq!(bench.lag().await, 0);
+
+    peer.replay("s", "g", 2).unwrap();
+    // A repair must not take for settled what is to be delivered again.
+    bench.backend.heal(&bench.group, 0).await.unwrap();
+    assert_eq!(bench.lag().await, 3);
+    let held = bench.claim("ours", 10).await.leased;
+    assert_eq!(crate::kit::sequences(&held), [3, 4, 5]);
+    assert!(held.iter().all(|leased| leased.lease.attempt == 1));
+    bench.settle(&held[..1], |_| retry(LONG)).await.unwrap();
+
+    let after = crate::peer::Start::After;
+    assert_eq!(peer.reset_group("s", "g", after(1), false), Err(Refusal::ConfirmRequired));
+    peer.reset_group("s", "g", after(1), true).unwrap();
+    bench.backend.heal(&bench.group, 0).await.unwrap();
+    assert_eq!(bench.ack(&held[1..]).await, [Settled::Stale; 2], "their leases went with the reset");
+    // What was parked is not forgotten, and not kept back either.
+    let again = bench.sweep_until("ours", 4).await;
+    assert_eq!(crate::kit::sequences(&again), [2, 3, 4, 5]);
+    assert!(again.iter().all(|leased| leased.lease.attempt == 1));
+    assert_eq!(bench.ack(&again).await, [Settled::Done; 4]);
+    assert_eq!(bench.lag().await, 0);
+    // What was noted of the parked one goes with a repair.
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        bench.backend.heal(&bench.group, 0).await.unwrap();
+        let p = bench.backend.group_info(&bench.group).await.unwrap().partitions[0];
+        if (p.in_flight, p.parked) == (0, 0) {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{p:?}");
+    }
+}

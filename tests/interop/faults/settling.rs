@@ -112,7 +112,7 @@ async fn fault_03_what_a_peer_has_read_and_not_leased_is_settled_once() {
     });
     let theirs = peer.fetch("s", "g", &Fetch::new("rheo", 3)).unwrap();
     assert_eq!(theirs.len(), 3, "it hands them out all the same");
-    let ours = ours.borrow();
+    let ours = ours.borrow().clone();
     assert!(ours.iter().all(|leased| leased.lease.attempt == 1));
     // It has overwritten our fences: what was not settled before is its own now.
     assert_eq!(bench.ack(&ours[1..]).await, [Settled::Stale; 2]);
@@ -223,12 +223,12 @@ async fn fault_18_what_a_peer_settles_from_under_us_is_neither_lost_nor_settled_
     only(1);
     peer.once_in_gap("ack", 2, take_over);
     peer.ack(&theirs[0]).unwrap();
-    assert_eq!(bench.ack(&ours.borrow()).await, [Settled::Stale]);
+    assert_eq!(block(bench.ack(&ours.borrow())), [Settled::Stale]);
     // The same with its nack: it lets go of what is ours.
     only(2);
     peer.once_in_gap("nack", 3, take_over);
     peer.nack(&theirs[1], ":boom").unwrap();
-    assert_eq!(bench.ack(&ours.borrow()).await, [Settled::Stale]);
+    assert_eq!(block(bench.ack(&ours.borrow())), [Settled::Stale]);
     let again = bench.sweep_until("ours", 1).await;
     assert_eq!((places(&again), bench.ack(&again).await), (vec![(0, 2)], vec![Settled::Done]));
     assert_eq!(peer.ack(&theirs[1]), Err(Refusal::StaleLease));
@@ -236,7 +236,7 @@ async fn fault_18_what_a_peer_settles_from_under_us_is_neither_lost_nor_settled_
     only(3);
     peer.once_in_gap("renew", 2, take_over);
     peer.renew(&theirs[2], 60_000).unwrap();
-    assert_eq!(bench.ack(&ours.borrow()).await, [Settled::Done]);
+    assert_eq!(block(bench.ack(&ours.borrow())), [Settled::Done]);
     heal(&bench).await;
     assert_eq!(drain(&bench, "ours").await, BTreeMap::new());
 }
