@@ -7,10 +7,13 @@
 mod explain;
 mod faults;
 mod group_control;
+mod healing;
 mod kit;
 mod lost_groups;
 mod peers;
 mod redrive;
+mod scan;
 #[path = "../support/redis.rs"]
 mod server;
 mod start;
+mod trim;

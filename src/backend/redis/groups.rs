@@ -32,8 +32,9 @@ impl Redis {
         }
     }
 
-    /// Makes a group again in these partitions, where the store has lost it. Says so.
-    pub(super) async fn restore(&self, group: &GroupKey, partitions: &[u32]) -> Result<()> {
+    /// Makes a group again in these partitions, where the store has lost it, and says so. Returns whether
+    /// it was this call that did.
+    pub(super) async fn restore(&self, group: &GroupKey, partitions: &[u32]) -> Result<bool> {
         let mut keys = vec![self.keys.group(group), self.keys.note(group)];
         for &p in partitions {
             keys.push(self.keys.entries(&group.stream, p));
@@ -47,13 +48,13 @@ impl Redis {
         let answer = self.connection.script(call, Effect::Write).await;
         match number_or_zero(self.blame(answer, || self.typed_keys(group, partitions)).await?)? {
             restored if restored < 0 => Err(self.missing(group).await),
-            0 => Ok(()), // another engine was faster, and has said so
+            0 => Ok(false), // another engine was faster, and has said so
             restored => {
                 tracing::warn!(
                     %group, partitions = restored,
                     "the store had lost the group; made it again, just before its first unsettled event"
                 );
-                Ok(())
+                Ok(true)
             }
         }
     }

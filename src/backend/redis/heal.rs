@@ -19,11 +19,17 @@ use crate::event::GroupKey;
 const HEALER: &str = "heal";
 /// Keys that a step of the walk over fences visits, as a hint to the server.
 const FENCES_STEP: usize = 500;
+/// How often a call looks: each time for a bounded part of what there is.
+const LOOKS_MAX: usize = 4;
 
 /// What the script found.
-struct Found {
-    now_ms: u64,
-    trimmed: u64,
+pub(super) struct Found {
+    /// The server's time.
+    pub(super) now_ms: u64,
+    /// The sequence up to which the log was trimmed.
+    pub(super) trimmed: u64,
+    /// The lowest id that the group has not behind it: the first pending one, or where it stands.
+    pub(super) lowest: String,
     repairs: Vec<Repair>,
     gaps: Vec<Gap>,
 }
@@ -31,13 +37,23 @@ struct Found {
 impl Redis {
     pub(super) async fn do_heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
         self.check_partition(&group.stream, partition).await?;
-        let Some(found) = self.look_for_damage(group, partition).await? else {
-            self.restore(group, &[partition]).await?;
-            return Ok(vec![Repair { kind: RepairKind::Group, sequences: None, count: 1 }]);
-        };
-        let mut repairs = found.repairs;
-        for gap in &found.gaps {
-            repairs.extend(self.mend_gap(group, partition, gap, found.now_ms, found.trimmed).await?);
+        let mut repairs = Vec::new();
+        for _ in 0..LOOKS_MAX {
+            let Some(found) = self.look_for_damage(group, partition).await? else {
+                if self.restore(group, &[partition]).await? {
+                    add(&mut repairs, Repair { kind: RepairKind::Group, sequences: None, count: 1 });
+                }
+                break;
+            };
+            let mut mended = found.repairs.clone();
+            for gap in &found.gaps {
+                mended.extend(self.mend_gap(group, partition, gap, &found).await?);
+            }
+            // What was mended may have hidden something behind it.
+            if mended.is_empty() {
+                break;
+            }
+            mended.into_iter().for_each(|repair| add(&mut repairs, repair));
         }
         // A walk over all keys is for the whole group: one partition's turn does.
         if partition == 0 && group.stream.is_portable() && group.group.is_portable() {
@@ -73,11 +89,12 @@ impl Redis {
             Code::Lost => return Ok(None),
             _ => return Err(self.missing(group).await),
         }
-        let (now_ms, _frontier, trimmed) = (count(next())?, count(next())?, count(next())?);
+        let (now_ms, trimmed, lowest) = (count(next())?, count(next())?, text_or_empty(next())?);
         let (repairs, gaps) = (array(next())?, array(next())?);
         Ok(Some(Found {
             now_ms,
             trimmed,
+            lowest,
             repairs: repairs.chunks_exact(4).map(repair).collect::<Result<_>>()?,
             gaps: gaps.chunks_exact(3).map(gap).collect::<Result<_>>()?,
         }))
@@ -104,7 +121,7 @@ impl Redis {
             return Ok(None);
         }
         let partitions = self.partitions_of(&group.stream).await?;
-        let mut keys = vec![self.keys.group(group)];
+        let mut keys = vec![self.keys.group(group), self.keys.note(group)];
         for p in 0..partitions {
             keys.push(self.keys.entries(&group.stream, p));
             keys.push(self.keys.index(&group.stream, p));
@@ -118,6 +135,18 @@ impl Redis {
         let removed = count(self.connection.script(call, Effect::Write).await?)?;
         Ok((removed > 0).then_some(Repair { kind: RepairKind::Fence, sequences: None, count: removed }))
     }
+}
+
+/// Repairs of one kind are told together.
+fn add(repairs: &mut Vec<Repair>, repair: Repair) {
+    let Some(known) = repairs.iter_mut().find(|known| known.kind == repair.kind) else {
+        return repairs.push(repair);
+    };
+    known.count += repair.count;
+    known.sequences = match (known.sequences, repair.sequences) {
+        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+        (known, new) => known.or(new),
+    };
 }
 
 fn repair(row: &[Value]) -> Result<Repair> {

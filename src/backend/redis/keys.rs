@@ -80,8 +80,8 @@ impl Keys {
     /// come by entries that are settled. `rewind:{p}`: kind and target sequence of the rewind that is
     /// under way; `rewound:{p}`: how far that came. `missing:{p}`: how many events were removed before
     /// they were settled. `since:{p}`: the entry id behind which this group has read everything, as
-    /// far as we know it; `heirs:{p}`: it had consumers before that. `hole:{p}`: a gap in the sequences,
-    /// and when it was first seen.
+    /// far as we know it; `heirs:{p}`: whether it had readers before that. `hole:{p}`: a gap at the
+    /// frontier, its first and last sequence and when it was first seen.
     pub(super) fn note(&self, group: &GroupKey) -> String {
         format!("{}note:{}", self.prefix, Self::of(group))
     }

@@ -46,6 +46,7 @@ mod keys;
 mod listings;
 mod pending;
 mod read;
+mod read_part;
 mod redrive;
 mod reply;
 mod report;

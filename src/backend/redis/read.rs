@@ -2,96 +2,80 @@
 //!
 //! The index tells the sequences, the log has the bodies. Entries of other writers can stand in another
 //! order than their sequences, and have no index row for a while, or ever: so a page reads the part of
-//! the log that its index rows span, from the row before them on, and puts it in order.
-
-use std::collections::HashMap;
+//! the log that its index rows span, from the row before them on, and puts it in order. Where sequences
+//! have no row, what may fill them is looked for somewhat farther to both sides.
 
 use redis::Value;
 
 use super::connection::Effect;
+use super::read_part::{Part, Placed, Row};
 use super::reply::{self, Answers, Entry, array, number_or_zero, text_or_empty, time_ms};
-use super::{Redis, codec, millis, partition_count};
+use super::{Redis, millis, partition_count};
 use crate::backend::{Error, Order, Result, ScanPage, ScanRange, Unreadable};
 use crate::event::{Event, Name};
 
 /// Index rows of the first part of a page, and of any part.
 const ROWS_FIRST: usize = 32;
 const ROWS_MAX: usize = 500;
+/// Index rows that are looked at on either side of a part: so far can concurrent appends of others stand
+/// from their place.
+pub(super) const AROUND: usize = 64;
 /// Bytes after which a page ends, roughly.
 const PAGE_BYTES: usize = 4 << 20;
+/// Parts after which a page ends, should they hold no events.
+const PARTS_MAX: usize = 32;
 /// Entries that are read beyond the rows of a part: others' in between.
 const SLACK: usize = 64;
-/// Parts of the log that are read for one part of the index, should others' entries abound.
-const PIECES_MAX: usize = 16;
-
-/// A row of the index.
-type Row = (u64, String);
-
-/// What the index says of a part.
-struct Part {
-    /// In the direction of the scan.
-    rows: Vec<Row>,
-    /// The row before the first one, and the one behind the last one, in the order of sequences.
-    before: Option<Row>,
-    behind: Option<Row>,
-    /// No row of the range follows.
-    end: bool,
-    now_ms: i64,
-    /// The sequence up to which the log was trimmed.
-    trimmed: u64,
-}
+/// Pieces in which a part of the log is read, should others' entries abound.
+const PIECES_MAX: usize = 64;
 
 impl Redis {
     pub(super) async fn do_scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
         let limit = range.limit.max(1);
         let (mut page, mut left, mut bytes) = (ScanPage::default(), range, 0_usize);
-        loop {
-            let wanted = limit - page.events.len();
+        for part in 0..PARTS_MAX {
             let average = bytes / page.events.len().max(1);
-            let fits = if page.events.is_empty() { ROWS_FIRST } else { PAGE_BYTES / average.max(1) };
-            let rows = wanted.min(fits.clamp(1, ROWS_MAX));
-            let mut next = self.part(stream, partition, left, rows).await?;
-            bytes += next.events.iter().map(event_bytes).sum::<usize>();
-            page.events.append(&mut next.events);
-            page.unreadable.append(&mut next.unreadable);
-            page.next = next.next;
-            let Some(at) = next.next else { break };
+            let fits = match (page.events.is_empty(), part) {
+                (true, 0) => ROWS_FIRST,
+                (true, _) => ROWS_MAX,
+                (false, _) => PAGE_BYTES / average.max(1),
+            };
+            let rows = (limit - page.events.len()).min(fits.clamp(1, ROWS_MAX));
+            let (found, next) = self.part(stream, partition, left, rows).await?;
+            page.next = next;
+            bytes += add(&mut page, found, limit);
+            let Some(at) = page.next else { break };
             if page.events.len() >= limit || bytes >= PAGE_BYTES {
                 break;
             }
             left = left.behind(at);
         }
-        // Entries without an index row can come on top of the rows that were asked for.
-        if page.events.len() > limit {
-            page.events.truncate(limit);
-            page.next = page.events.last().map(|event| event.sequence);
-        }
         Ok(page)
     }
 
-    /// The events of the next `rows` rows of a range.
-    async fn part(&self, stream: &Name, partition: u32, range: ScanRange, rows: usize) -> Result<ScanPage> {
+    /// What the next `rows` rows of a range hold, in order; and the last sequence looked at, where more
+    /// may follow.
+    async fn part(
+        &self,
+        stream: &Name,
+        partition: u32,
+        range: ScanRange,
+        rows: usize,
+    ) -> Result<(Vec<Placed>, Option<u64>)> {
         let part = self.index_part(stream, partition, range, rows).await?;
-        let entries = self.log_part(stream, partition, range.order, &part).await?;
-        let (low, high) = part.bounds(range);
-        let mut found = sorted(stream, partition, entries, &part.rows);
-        found.retain(|(sequence, ..)| (low..=high).contains(sequence));
-        let mut cut = false;
+        let (mut found, bound) = self.log_part(stream, partition, &part).await?;
+        let last = part.rows.last().map(|(sequence, _)| *sequence).filter(|_| !part.end);
+        let mut next = match range.order {
+            Order::Ascending => last.into_iter().chain(bound).min(),
+            Order::Descending => last.into_iter().chain(bound).max(),
+        };
         if range.order == Order::Ascending {
             let age_ms = i64::try_from(millis(self.append_time_max)).unwrap_or(i64::MAX);
-            cut = part.stop_at_gap(low, &mut found, age_ms);
-        } else {
-            found.reverse();
-        }
-        let mut page = ScanPage::default();
-        for (sequence, receipt, row) in found {
-            match row {
-                Ok(event) => page.events.push(event),
-                Err(detail) => page.unreadable.push(Unreadable { sequence: Some(sequence), receipt, detail }),
+            if part.stop_at_gap(&mut found, age_ms) {
+                next = None;
             }
         }
-        page.next = part.rows.last().map(|(sequence, _)| *sequence).filter(|_| !part.end && !cut);
-        Ok(page)
+        Ok((found, next))
     }
 
     async fn index_part(&self, stream: &Name, p: u32, range: ScanRange, rows: usize) -> Result<Part> {
@@ -105,11 +89,11 @@ impl Redis {
             Order::Ascending => pipe.cmd("ZRANGEBYSCORE").arg(&index).arg(above).arg(until),
             Order::Descending => pipe.cmd("ZREVRANGEBYSCORE").arg(&index).arg(until).arg(above),
         };
-        pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(rows);
+        pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(rows + AROUND);
         pipe.cmd("ZREVRANGEBYSCORE").arg(&index).arg(range.after).arg("-inf");
-        pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
+        pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(AROUND);
         pipe.cmd("ZRANGEBYSCORE").arg(&index).arg(format!("({until}")).arg("+inf");
-        pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
+        pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(AROUND);
         let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
         let keys = || {
             let trimmed = (self.keys.trimmed(stream), "hash");
@@ -122,46 +106,59 @@ impl Redis {
         let now_ms = time_ms(answers.next()?)?;
         let trimmed = reply::count(self.blame(answers.next(), keys).await?)?;
         let found = index_rows(self.blame(answers.next(), keys).await?)?;
-        let before = index_rows(self.blame(answers.next(), keys).await?)?.pop();
-        let behind = index_rows(self.blame(answers.next(), keys).await?)?.pop();
-        let end = found.len() < rows;
-        Ok(Part { rows: found, before, behind, end, now_ms, trimmed })
+        let below = index_rows(self.blame(answers.next(), keys).await?)?;
+        let above = index_rows(self.blame(answers.next(), keys).await?)?;
+        Ok(Part::new(range, rows, found, (below, above), now_ms, trimmed))
     }
 
-    /// The entries that a part of the index spans, and what stands between them.
-    async fn log_part(&self, stream: &Name, p: u32, order: Order, part: &Part) -> Result<Vec<Entry>> {
-        let (from, to) = part.span(order);
-        let mut entries: Vec<Entry> = Vec::with_capacity(part.rows.len());
-        let mut from = from;
+    /// What stands in a part of the log, in order; and the last sequence of it, where there was more than
+    /// a part may hold.
+    async fn log_part(&self, stream: &Name, p: u32, part: &Part) -> Result<(Vec<Placed>, Option<u64>)> {
+        let (mut from, to) = part.span();
+        let count = part.rows.len() + SLACK;
+        let (mut found, mut bound) = (Vec::with_capacity(count), None);
+        let mut unplaced = Vec::new();
         for _ in 0..PIECES_MAX {
             let mut read = redis::cmd("XRANGE");
-            let count = part.rows.len() + SLACK;
             read.arg(self.keys.entries(stream, p)).arg(&from).arg(&to).arg("COUNT").arg(count);
             let piece = self.connection.call(&read, Effect::None).await;
             let piece = self.blame(piece, || vec![(self.keys.entries(stream, p), "stream")]).await?;
             let piece = reply::entries(piece)?;
-            let full = piece.len() == count;
+            let end = piece.len() < count;
             if let Some(last) = piece.last() {
                 from = format!("({}", last.id);
             }
-            entries.extend(piece);
-            if !full {
-                return Ok(entries);
+            part.place(stream, p, piece, &mut unplaced, &mut found);
+            part.cut(&mut found, count, &mut bound);
+            if end {
+                if part.holds_tail(&to) {
+                    found.append(&mut unplaced);
+                }
+                part.sort(&mut found);
+                return Ok((found, bound));
             }
         }
-        // Far more entries than rows: the rows' own are read one by one.
-        self.rows_entries(stream, p, &part.rows).await
+        // Far more entries than rows: those that the rows name are read one by one.
+        let there: std::collections::HashSet<&str> = found.iter().map(|f| f.receipt.as_str()).collect();
+        let ids: Vec<String> =
+            part.rows.iter().map(|(_, id)| id).filter(|id| !there.contains(id.as_str())).cloned().collect();
+        let entries = self.entries_by_id(stream, p, &ids).await?;
+        part.place(stream, p, entries, &mut unplaced, &mut found);
+        part.cut(&mut found, count, &mut bound);
+        part.sort(&mut found);
+        Ok((found, bound))
     }
 
-    async fn rows_entries(&self, stream: &Name, p: u32, rows: &[Row]) -> Result<Vec<Entry>> {
+    async fn entries_by_id(&self, stream: &Name, p: u32, ids: &[String]) -> Result<Vec<Entry>> {
         let mut pipe = redis::pipe();
-        for (_, id) in rows {
+        let valid = ids.iter().filter(|id| reply::parse_id(id).is_some());
+        for id in valid.clone() {
             pipe.cmd("XRANGE").arg(self.keys.entries(stream, p)).arg(id).arg(id);
         }
-        if rows.is_empty() {
+        if valid.count() == 0 {
             return Ok(Vec::new());
         }
-        let mut entries = Vec::with_capacity(rows.len());
+        let mut entries = Vec::with_capacity(ids.len());
         for answer in self.connection.pipeline(&pipe, Effect::None).await? {
             entries.extend(reply::entries(reply::checked(answer)?)?);
         }
@@ -169,69 +166,25 @@ impl Redis {
     }
 }
 
-impl Part {
-    /// The lowest and the highest sequence that belong to this part.
-    fn bounds(&self, range: ScanRange) -> (u64, u64) {
-        let last = self.rows.last().map(|(sequence, _)| *sequence);
-        let (low, high) = (range.after.saturating_add(1), range.until);
-        match (range.order, last.filter(|_| !self.end)) {
-            (_, None) => (low, high),
-            (Order::Ascending, Some(last)) => (low, last),
-            (Order::Descending, Some(last)) => (last, high),
+/// Adds to a page up to so many events, and returns their bytes. Entries that claim one sequence stay
+/// together: a page goes on behind a sequence.
+fn add(page: &mut ScanPage, found: Vec<Placed>, limit: usize) -> usize {
+    let (mut bytes, mut last) = (0, None);
+    for Placed { place, sequence, receipt, row } in found {
+        if page.events.len() >= limit && last != Some(place) {
+            page.next = last;
+            break;
+        }
+        match row {
+            Ok(event) => {
+                bytes += event_bytes(&event);
+                page.events.push(event);
+                last = Some(place);
+            }
+            Err(detail) => page.unreadable.push(Unreadable { sequence, receipt, detail }),
         }
     }
-
-    /// The first and the last entry id of the part of the log to read, for XRANGE.
-    fn span(&self, order: Order) -> (String, String) {
-        let ids = |row: &Option<Row>| row.as_ref().map(|(_, id)| id.clone());
-        let by_id = |id: &&String| reply::parse_id(id);
-        let all = || self.rows.iter().map(|(_, id)| id).filter(|id| reply::parse_id(id).is_some());
-        let (lowest, highest) = (all().min_by_key(by_id).cloned(), all().max_by_key(by_id).cloned());
-        // What stands between this part and the row beside it belongs to it, at the side from which
-        // the scan comes; at the end of the rows also at the other side.
-        let open_low = order == Order::Ascending || self.end;
-        let open_high = order == Order::Descending || self.end;
-        let from = match (open_low, ids(&self.before), lowest.clone()) {
-            (false, _, Some(lowest)) => lowest,
-            (_, Some(before), Some(lowest)) if reply::parse_id(&before) >= reply::parse_id(&lowest) => lowest,
-            (_, Some(before), _) => format!("({before}"),
-            (_, None, _) => "-".to_owned(),
-        };
-        let to = match (open_high, ids(&self.behind), highest) {
-            (false, _, Some(highest)) => highest,
-            (_, Some(behind), Some(highest)) if reply::parse_id(&behind) <= reply::parse_id(&highest) => {
-                highest
-            }
-            (_, Some(behind), _) => format!("({behind}"),
-            (_, None, _) => "+".to_owned(),
-        };
-        (from, to)
-    }
-
-    /// Cuts what stands behind a gap in which an append may still be under way: what fills it would
-    /// be passed over. Whether anything was cut.
-    fn stop_at_gap(
-        &self,
-        low: u64,
-        found: &mut Vec<(u64, String, Result<Event, String>)>,
-        age_ms: i64,
-    ) -> bool {
-        // A sequence with an index row was written, even if its entry is gone by now.
-        let indexed: std::collections::HashSet<u64> =
-            self.rows.iter().map(|(sequence, _)| *sequence).collect();
-        let mut expected = low.max(self.trimmed.saturating_add(1));
-        for at in 0..found.len() {
-            let (sequence, id) = (found[at].0, &found[at].1);
-            let gap = (expected..sequence).take(ROWS_MAX).any(|missing| !indexed.contains(&missing));
-            let ms = reply::parse_id(id).and_then(|(ms, _)| i64::try_from(ms).ok()).unwrap_or(0);
-            if gap && ms.saturating_add(age_ms) > self.now_ms {
-                found.truncate(at);
-                return true;
-            }
-            expected = expected.max(sequence.saturating_add(1));
-        }
-        false
-    }
+    bytes
 }
 
 /// Sequences and entry ids of index rows.
@@ -242,29 +195,6 @@ fn index_rows(answer: Value) -> Result<Vec<Row>> {
         rows.push((u64::try_from(number_or_zero(score)?).unwrap_or(0), text_or_empty(id)?));
     }
     Ok(rows)
-}
-
-/// The entries in the order of their sequences. What the index says of an entry counts, else what it
-/// says itself; one without either cannot be placed.
-fn sorted(
-    stream: &Name,
-    partition: u32,
-    entries: Vec<Entry>,
-    rows: &[Row],
-) -> Vec<(u64, String, Result<Event, String>)> {
-    let rows: HashMap<&str, u64> = rows.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
-    let mut found = Vec::with_capacity(entries.len());
-    for Entry { id, fields } in entries {
-        let (own, indexed) = (codec::raw_sequence(&fields), rows.get(id.as_str()).copied());
-        let Some(sequence) = indexed.or(own) else { continue };
-        let mut event = codec::decode(stream, partition, fields);
-        if let Ok(event) = &mut event {
-            event.sequence = sequence;
-        }
-        found.push((sequence, id, event));
-    }
-    found.sort_by_key(|(sequence, ..)| *sequence);
-    found
 }
 
 fn event_bytes(event: &Event) -> usize {

@@ -59,6 +59,8 @@ const ISO: &str = include_str!("lua/lib/iso.lua");
 const GROUP: &str = include_str!("lua/lib/group.lua");
 const RETAKE: &str = include_str!("lua/lib/retake.lua");
 const AUTHORIZE: &str = include_str!("lua/lib/authorize.lua");
+const ID: &str = include_str!("lua/lib/id.lua");
+const WITNESS: &str = include_str!("lua/lib/witness.lua");
 const START: &str = include_str!("lua/lib/start.lua");
 const ADVANCE: &str = include_str!("lua/lib/advance.lua");
 const COPY: &str = include_str!("lua/lib/copy.lua");
@@ -147,26 +149,30 @@ impl Script {
     fn parts(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::CreateStream => (&[TIME, ISO], include_str!("lua/create_stream.lua")),
-            Self::Start => (&[TIME, START], include_str!("lua/start.lua")),
-            Self::CreateGroup => (&[TIME, GROUP], include_str!("lua/create_group.lua")),
-            Self::RestoreGroup => (&[TIME, GROUP, START], include_str!("lua/restore_group.lua")),
+            Self::Start => (&[TIME, ID, START], include_str!("lua/start.lua")),
+            Self::CreateGroup => (&[TIME, GROUP, ID, WITNESS], include_str!("lua/create_group.lua")),
+            Self::RestoreGroup => (&[TIME, GROUP, ID, START, WITNESS], include_str!("lua/restore_group.lua")),
             Self::Append => (&[TIME, ISO], include_str!("lua/append.lua")),
-            Self::Begin => (&[TIME, GROUP], include_str!("lua/begin.lua")),
-            Self::Lease => (&[TIME, START, RETAKE], include_str!("lua/lease.lua")),
+            Self::Begin => (&[TIME, GROUP, ID, WITNESS], include_str!("lua/begin.lua")),
+            Self::Lease => (&[TIME, ID, START, RETAKE], include_str!("lua/lease.lua")),
             Self::Due => (&[TIME, RETAKE], include_str!("lua/due.lua")),
             Self::Sweep => (&[TIME, RETAKE], include_str!("lua/sweep.lua")),
             Self::Alone => (&[TIME, RETAKE], include_str!("lua/alone.lua")),
-            Self::Renew => (&[TIME, AUTHORIZE], include_str!("lua/renew.lua")),
-            Self::Settle => (&[TIME, ISO, AUTHORIZE, ADVANCE, COPY], include_str!("lua/settle.lua")),
-            Self::Retire => (&[], include_str!("lua/retire.lua")),
-            Self::RewindBegin => (&[TIME], include_str!("lua/rewind_begin.lua")),
-            Self::Rewind => (&[TIME, GROUP, START, ADVANCE, OFFER], include_str!("lua/rewind.lua")),
+            Self::Renew => (&[TIME, ID, START, AUTHORIZE], include_str!("lua/renew.lua")),
+            Self::Settle => {
+                (&[TIME, ISO, ID, START, AUTHORIZE, ADVANCE, COPY], include_str!("lua/settle.lua"))
+            }
+            Self::Retire => (&[ID, WITNESS], include_str!("lua/retire.lua")),
+            Self::RewindBegin => (&[TIME, ID, START], include_str!("lua/rewind_begin.lua")),
+            Self::Rewind => {
+                (&[TIME, GROUP, ID, START, WITNESS, ADVANCE, OFFER], include_str!("lua/rewind.lua"))
+            }
             Self::DeleteGroup => (&[TIME], include_str!("lua/delete_group.lua")),
             Self::Redrive => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redrive.lua")),
             Self::Redeliver => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redeliver.lua")),
             Self::Unlisted => (&[], include_str!("lua/unlisted.lua")),
-            Self::Trim => (&[TIME, ADVANCE], include_str!("lua/trim.lua")),
-            Self::Heal => (&[TIME, GROUP, START, ADVANCE], include_str!("lua/heal.lua")),
+            Self::Trim => (&[TIME, ID, ADVANCE], include_str!("lua/trim.lua")),
+            Self::Heal => (&[TIME, GROUP, ID, WITNESS, ADVANCE], include_str!("lua/heal.lua")),
             Self::HealGap => (&[TIME, ADVANCE], include_str!("lua/heal_gap.lua")),
             Self::HealFences => (&[TIME], include_str!("lua/heal_fences.lua")),
         }

@@ -10,18 +10,18 @@ if not count then return { STREAM_NOT_FOUND } end
 if redis.call('HLEN', KEYS[2]) == 0 then return { GROUP_NOT_FOUND } end
 local group, notes = ARGV[1], {}
 local reply = { OK, tonumber(count), now_ms(), 0 }
-local markers = { 'rewind:' .. (ARGV[2] or ''), 'since:' .. (ARGV[2] or '') }
-for i = 2, (#ARGV - 1) / 2 do
-  markers[2 * i - 1] = 'rewind:' .. ARGV[2 * i]
-  markers[2 * i] = 'since:' .. ARGV[2 * i]
+local names = { '' }
+for i = 1, (#ARGV - 1) / 2 do
+  local p = ARGV[2 * i]
+  names[3 * i - 2], names[3 * i - 1], names[3 * i] = 'rewind:' .. p, 'since:' .. p, p
 end
-markers = redis.call('HMGET', KEYS[3], unpack(markers))
+local noted = redis.call('HMGET', KEYS[3], unpack(names))
 for i = 1, (#ARGV - 1) / 2 do
   local p, lease, k = ARGV[2 * i], ARGV[2 * i + 1], 4 * i
   local at, wrong = last_delivered(KEYS[k], group)
   if wrong then return wrong end
   local state = 2
-  if markers[2 * i - 1] then
+  if noted[3 * i - 2] then
     state = 3
   elseif at then
     state = 1
@@ -31,14 +31,13 @@ for i = 1, (#ARGV - 1) / 2 do
     else
       notes[#notes + 1] = p
       notes[#notes + 1] = lease .. ' ' .. at
-      if not markers[2 * i] then
-        -- From here on we know what the group reads; what stands before was read by its heirs, if at all.
-        notes[#notes + 1] = 'since:' .. p
-        notes[#notes + 1] = at
-        if redis.call('XINFO', 'CONSUMERS', KEYS[k], group)[1] then
-          notes[#notes + 1] = 'heirs:' .. p
-          notes[#notes + 1] = '1'
-        end
+      -- What the healing goes by. That all is as before is seen here by the position alone; whether it
+      -- is still the same group is looked at there.
+      local since, before = noted[3 * i - 1], noted[3 * i]
+      local stood = before and string.match(before, ' (%S+)$')
+      if not since or (stood and stood ~= at and lower(at, stood)) then
+        local from, heirs = evidence(KEYS[k], group, at, since, nil, before)
+        for _, part in ipairs({ vouch(KEYS[k], group, p, from, heirs) }) do notes[#notes + 1] = part end
       end
     end
   end

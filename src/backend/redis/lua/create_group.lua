@@ -35,8 +35,7 @@ for p = 0, tonumber(partitions) - 1 do
   end
   redis.call('UNLINK', KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], KEYS[k + 6])
   if start == '$' then start = last_delivered(KEYS[k], group) or '0' end
-  notes[#notes + 1] = 'since:' .. p
-  notes[#notes + 1] = start
+  for _, part in ipairs({ vouch(KEYS[k], group, p, start, false) }) do notes[#notes + 1] = part end
   if recheck ~= '0' then
     notes[#notes + 1] = 'recheck:' .. p
     notes[#notes + 1] = recheck

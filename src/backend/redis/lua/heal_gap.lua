@@ -3,7 +3,7 @@
 -- KEYS  gmeta, note, s, z, done
 -- ARGV  partition, then: 'row', entry id, sequence | 'pass', first and last sequence, how old the gap
 --       must be in ms, 1 where it is known to be old
--- Reply 1 where it was mended, 0 where there was nothing to mend, -1 where it is too young
+-- Reply the last sequence that has its row now, or that was passed; 0 where nothing was mended
 local p, what = ARGV[1], ARGV[2]
 if redis.call('HLEN', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[2], 'rewind:' .. p) == 1 then return 0 end
 if what == 'row' then
@@ -11,21 +11,25 @@ if what == 'row' then
   if redis.call('ZSCORE', KEYS[4], id) or redis.call('ZCOUNT', KEYS[4], sequence, sequence) > 0 then return 0 end
   if not redis.call('XRANGE', KEYS[3], id, id, 'COUNT', 1)[1] then return 0 end
   redis.call('ZADD', KEYS[4], sequence, id)
-  return 1
+  return tonumber(sequence)
 end
 local first, last = tonumber(ARGV[3]), tonumber(ARGV[4])
 local frontier = tonumber(redis.call('HGET', KEYS[1], 'frontier_p' .. p) or '0') or 0
-if first ~= frontier + 1 or redis.call('ZCOUNT', KEYS[4], ARGV[3], ARGV[4]) > 0 then return 0 end
+if first ~= frontier + 1 then return 0 end
 if ARGV[6] ~= '1' then
   -- Nothing in the log tells its age: it counts from when it was first seen.
   local now = now_ms()
-  local seen, since = string.match(redis.call('HGET', KEYS[2], 'hole:' .. p) or '', '^(%d+) (%d+)$')
+  local hole = redis.call('HGET', KEYS[2], 'hole:' .. p) or ''
+  local seen, to, since = string.match(hole, '^(%d+) (%d+) (%d+)$')
   if seen ~= ARGV[3] then
-    redis.call('HSET', KEYS[2], 'hole:' .. p, ARGV[3] .. ' ' .. int(now))
-    since = now
+    to, since = last, now
+    redis.call('HSET', KEYS[2], 'hole:' .. p, ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. int(now))
   end
-  if now - tonumber(since) < tonumber(ARGV[5]) then return -1 end
+  if now - tonumber(since) < tonumber(ARGV[5]) then return 0 end
+  -- What was given out later may still be under way.
+  last = math.min(last, tonumber(to))
 end
+if redis.call('ZCOUNT', KEYS[4], int(first), int(last)) > 0 then return 0 end
 redis.call('HDEL', KEYS[2], 'hole:' .. p)
 redis.call('HSET', KEYS[1], 'frontier_p' .. p, int(advance(KEYS[5], last)))
-return 1
+return last

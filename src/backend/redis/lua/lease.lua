@@ -56,14 +56,16 @@ for k = 3, #KEYS, 6 do
     local key = fences .. id
     if note[3] then return 'B' end -- a rewind is under way, and decides what becomes of it
     if given > 0 then
-      local fence = call('HMGET', key, 'lease_id', 'attempt')
-      if fence[1] == lease then
-        -- The transaction did lease it, but not only what was read.
-        for _, part in ipairs({ fence[2] or '1', '', '' }) do extra[#extra + 1] = part end
+      if not call('XPENDING', stream, group, id, id, 1, consumer)[1] then
+        return 'B' -- taken by a sweep in the meantime
+      end
+      -- Leased in the transaction, where more stood behind the note than was read: what this consumer
+      -- holds of a group that was moved back, and that has no body.
+      local own = call('HMGET', key, 'lease_id', 'attempt')
+      if own[1] == lease then
+        for _, part in ipairs({ own[2], '', '' }) do extra[#extra + 1] = part end
         return 'L'
       end
-      -- Else a sweep may have taken it in the meantime.
-      if not call('XPENDING', stream, group, id, id, 1, consumer)[1] then return 'B' end
     end
     if recheck then
       local old, sequence = settled(stream, index, done, KEYS[k + 5], frontier, id)

@@ -6,7 +6,7 @@
 -- Reply a letter for each item (see authorize), or '' where the group is gone
 local group, fences = ARGV[1], ARGV[3]
 if redis.call('HLEN', KEYS[1]) == 0 then return '' end
-local held = { index = KEYS[3], fences = fences, partition = ARGV[2] }
+local held = { stream = KEYS[2], index = KEYS[3], fences = fences, partition = ARGV[2] }
 local rewound = rewinding(KEYS[5], ARGV[2])
 local expires = int(now_ms() + tonumber(ARGV[4]))
 local suspected = redis.call('ZCARD', KEYS[4]) > 0

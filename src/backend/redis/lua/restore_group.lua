@@ -21,7 +21,8 @@ for i = 3, #ARGV do
     -- Up to here a claim checks each entry against frontier and done: the group comes by settled
     -- entries again.
     local until_sequence = tonumber(redis.call('GET', seq) or '0') or 0
-    redis.call('HSET', KEYS[2], 'recheck:' .. p, int(math.max(until_sequence, frontier)), 'since:' .. p, start)
+    redis.call('HSET', KEYS[2], 'recheck:' .. p, int(math.max(until_sequence, frontier)),
+      vouch(stream, group, p, start, false))
     -- A redriven event keeps its record, its fence and its place in `due`; another writer finds it
     -- only in the pending list.
     local redriven = room > 0 and redis.call('ZRANGE', KEYS[k + 4], 0, room - 1) or {}

@@ -10,7 +10,8 @@ local group, p, fences = ARGV[1], ARGV[2], ARGV[3]
 local gmeta, note, stream, index, seq, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local due, suspects, redriven, copies = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 if redis.call('HLEN', gmeta) == 0 then return { GROUP_NOT_FOUND } end
-local noted = redis.call('HMGET', note, 'rewind:' .. p, 'rewound:' .. p, 'recheck:' .. p, 'since:' .. p)
+local noted = redis.call('HMGET', note, 'rewind:' .. p, 'rewound:' .. p, 'recheck:' .. p, 'since:' .. p,
+  'heirs:' .. p)
 local kind, target = string.match(noted[1] or '', '^(%a+) (%d+)$')
 if not kind then return { OK, 1, 0 } end
 target = tonumber(target)
@@ -152,24 +153,32 @@ local trimmed = trimmed_to(stream, index, high)
 -- What was trimmed cannot come again, and stays settled.
 if frontier >= target then frontier = math.max(frontier, trimmed) end
 local recheck = target > trimmed and target or 0
-local start, since
+local start
 if lost then
   -- What is unsettled below the target was lost with the group, too.
   start = start_of(stream, index, frontier, kind == 'replay' and done)
   if kind == 'replay' then recheck = high end
   redis.call('XGROUP', 'CREATE', stream, group, start, 'MKSTREAM')
-  since = start
 else
   start = start_of(stream, index, target)
   local stands = last_delivered(stream, group)
   -- A replay never moves it forward, over what it has not read yet.
   if kind == 'replay' and lower(stands, start) then start = stands end
   redis.call('XGROUP', 'SETID', stream, group, start)
-  since = start
-  if kind == 'replay' and noted[4] and lower(noted[4], start) then since = noted[4] end
+end
+-- A replay keeps what is known of what the group had read below its target.
+local since, heirs = start, false
+if kind == 'replay' and not lost then
+  local witnessed, readers = consumers_of(stream, group)
+  if not noted[4] then
+    heirs = readers
+  elseif witnessed then
+    heirs = noted[5] == '1'
+    if lower(noted[4], start) then since = noted[4] end
+  end
 end
 redis.call('HSET', gmeta, 'frontier_p' .. p, int(frontier), 'cursor_p' .. p, int(frontier))
-redis.call('HSET', note, 'since:' .. p, since)
+redis.call('HSET', note, vouch(stream, group, p, since, heirs))
 if recheck > 0 then
   if kind == 'replay' then recheck = math.max(recheck, tonumber(noted[3] or '') or 0) end
   redis.call('HSET', note, 'recheck:' .. p, int(recheck))

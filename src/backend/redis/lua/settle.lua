@@ -23,7 +23,7 @@ local rewound = rewinding(KEYS[8], p)
 
 -- Reads only: who may do what. The plain case is written out, since it comes for each event.
 local call, argv = redis.call, ARGV
-local held = { index = index, fences = fences, partition = p }
+local held = { stream = stream, index = index, fences = fences, partition = p }
 local answers, seen, items = {}, {}, 0
 local gone, keys, sequences, waiting, dead = {}, {}, {}, {}, {}
 local i, last, settling = 4, #argv, 0
@@ -34,7 +34,7 @@ while i <= last do
     if PROVEN[item] and call('HGET', key, 'lease_id') == lease then
       answer = 'd'
     else
-      answer = authorize(held, item, receipt, sequence, lease)
+      answer, sequence = authorize(held, item, receipt, sequence, lease)
     end
   end
   if answer == 'd' then

@@ -34,19 +34,16 @@ for _, info in ipairs(listed) do
   add(fields['name'], fields['last-delivered-id'])
 end
 
--- Of a group that is none of Rheo's: the first entry that it has not acked.
-local function foreign_bound(group, delivered)
-  local id = call('XPENDING', stream, group, '-', '+', 1)[1]
-  id = id and id[1]
-  if not id then
-    local entry = call('XRANGE', stream, '(' .. delivered, '+', 'COUNT', 1)[1]
-    id = entry and entry[1]
-  end
-  local sequence = id and tonumber(call('ZSCORE', index, id) or '')
-  return sequence and sequence - 1 or math.huge
+-- Of a group that is none of Rheo's: the first entry that it has not acked, by its id.
+local function first_needed(group, delivered)
+  local pending = call('XPENDING', stream, group, '-', '+', 1)[1]
+  if pending then return pending[1] end
+  local entry = call('XRANGE', stream, '(' .. delivered, '+', 'COUNT', 1)[1]
+  return entry and entry[1]
 end
 
 local limit, holder = math.huge, ''
+local first_foreign, foreign
 for _, group in ipairs(groups) do
   local gmeta, note = key('gmeta', group.name), key('note', group.name)
   if call('HLEN', gmeta) > 0 then
@@ -68,32 +65,43 @@ for _, group in ipairs(groups) do
     end
     group.bound = bound
   elseif group.foreign then
-    group.bound = foreign_bound(group.name, group.foreign)
-  else
-    group.bound = math.huge
+    local id = first_needed(group.name, group.foreign)
+    if id and (not first_foreign or lower(id, first_foreign)) then first_foreign, foreign = id, group.name end
   end
-  if group.bound < limit then limit, holder = group.bound, group.name end
+  if group.bound and group.bound < limit then limit, holder = group.bound, group.name end
 end
 
 -- The oldest entries that are to go, and may.
-local rows = call('ZRANGE', index, 0, STEP - 1, 'WITHSCORES')
+local step = math.max(math.min(STEP, math.floor(4 * STEP / math.max(#groups, 1))), 10)
+local rows = call('ZRANGE', index, 0, step - 1, 'WITHSCORES')
 local over = length_max and call('XLEN', stream) - length_max or 0
-local ids, sequences, held = {}, {}, false
+local bounded = length_max or upto or oldest
+local first = bounded and call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+local ids, sequences, invalid, held, needed = {}, {}, {}, '', 0
 for i = 1, #rows, 2 do
-  local sequence = tonumber(rows[i + 1])
-  local ms = tonumber(string.match(rows[i], '^(%d+)-') or '')
-  local goes = over > 0 or (upto and sequence <= upto) or (oldest and ms and ms < oldest)
-  if not goes then break end
-  if sequence > limit and not force then
-    held = true
-    break
+  local id, sequence = rows[i], tonumber(rows[i + 1])
+  -- A row whose entry others have trimmed goes with what is left of it.
+  local stale = bounded and (not is_id(id) or not first or lower(id, first[1]))
+  local ms = tonumber(string.match(id, '^(%d+)-') or '')
+  if not (stale or over > 0 or (upto and sequence <= upto) or (oldest and ms and ms < oldest)) then break end
+  if not force then
+    if sequence > limit then held, needed = holder, limit + 1 end
+    if first_foreign and not stale and not lower(id, first_foreign) then held, needed = foreign, sequence end
+    if needed > 0 then break end
   end
-  over = over - 1
-  ids[#ids + 1] = rows[i]
-  sequences[#sequences + 1] = sequence
+  if not stale then over = over - 1 end
+  if is_id(id) then
+    ids[#ids + 1] = id
+    sequences[#sequences + 1] = sequence
+  else
+    invalid[#invalid + 1] = id
+  end
 end
-local more = #ids == STEP and 1 or 0
-if #ids == 0 then return { OK, 0, 0, held and holder or '', held and limit + 1 or 0 } end
+local more = #ids + #invalid == step and 1 or 0
+-- A full store refuses a script only at its first write, and never this one, which removes nothing.
+if #ids > 0 then call('XDEL', stream, '0-0') end
+if #invalid > 0 then call('ZREM', index, unpack(invalid)) end
+if #ids == 0 then return { OK, 0, more, held, needed } end
 
 -- What a group knows of these entries. What it has not settled counts as missing, unless it lives by
 -- its copy.
@@ -102,17 +110,16 @@ for _, group in ipairs(groups) do
     local fences = prefix .. 'fence:' .. name .. ':' .. group.name .. ':'
     local done, note = key('done', group.name) .. ':' .. p, key('note', group.name)
     local redriven = key('redriven', group.name) .. ':' .. p
-    local leftovers, missing = {}, 0
+    local leftovers, lost, marks = {}, {}, {}
     local records = call('ZCARD', redriven) > 0
     for i, id in ipairs(ids) do
       if not (records and call('ZSCORE', redriven, id)) then
         leftovers[#leftovers + 1] = id
         if sequences[i] > group.frontier and not call('ZSCORE', done, int(sequences[i])) then
-          call('ZADD', done, int(sequences[i]), int(sequences[i]))
-          redis.pcall('XACK', stream, group.name, id)
-          call('ZREM', key('due', group.name) .. ':' .. p, id)
-          call('ZREM', key('suspect', group.name) .. ':' .. p, id)
-          missing = missing + 1
+          lost[#lost + 1] = id
+          local text = int(sequences[i])
+          marks[#marks + 1] = text
+          marks[#marks + 1] = text
         end
       end
     end
@@ -124,15 +131,20 @@ for _, group in ipairs(groups) do
         if not owner or owner == p then call('DEL', fence) end
       end
     end
-    if missing > 0 then
-      call('HINCRBY', note, 'missing:' .. p, missing)
+    if #lost > 0 then
+      call('ZADD', done, unpack(marks))
+      call('XACK', stream, group.name, unpack(lost))
+      call('ZREM', key('due', group.name) .. ':' .. p, unpack(lost))
+      call('ZREM', key('suspect', group.name) .. ':' .. p, unpack(lost))
+      call('HINCRBY', note, 'missing:' .. p, #lost)
       if call('HEXISTS', note, 'rewind:' .. p) == 0 then
         call('HSET', key('gmeta', group.name), 'frontier_p' .. p, int(advance(done, group.frontier)))
       end
     end
   end
 end
-call('XDEL', stream, unpack(ids))
+local removed = call('XDEL', stream, unpack(ids))
 call('ZREM', index, unpack(ids))
-call('HSET', KEYS[4], p, int(sequences[#sequences]))
-return { OK, #ids, more, held and holder or '', held and limit + 1 or 0 }
+local trimmed = tonumber(call('HGET', KEYS[4], p) or '0') or 0
+call('HSET', KEYS[4], p, int(math.max(trimmed, sequences[#sequences])))
+return { OK, removed, more, held, needed }

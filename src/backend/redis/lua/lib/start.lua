@@ -6,14 +6,6 @@
 -- entries in front of that for those that have no index row.
 local WINDOW, UNINDEXED = 1000, 32
 
--- Whether the entry id a is below b.
-local function lower(a, b)
-  local a_ms, a_low = string.match(a, '^(%d+)-(%d+)$')
-  local b_ms, b_low = string.match(b, '^(%d+)-(%d+)$')
-  a_ms, b_ms = tonumber(a_ms or 0), tonumber(b_ms or 0)
-  return a_ms < b_ms or (a_ms == b_ms and tonumber(a_low or 0) < tonumber(b_low or 0))
-end
-
 -- The sequence that an entry's own fields tell.
 local function own_sequence(fields)
   for i = 1, #fields, 2 do
@@ -48,7 +40,7 @@ local function start_of(stream, index, position, done)
   local from = done and last_settled(index, position, done) or position
   local lowest
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', index, '(' .. int(from), '+inf', 'LIMIT', 0, WINDOW)) do
-    if string.match(id, '^%d+-%d+$') and (not lowest or lower(id, lowest)) then lowest = id end
+    if is_id(id) and (not lowest or lower(id, lowest)) then lowest = id end
   end
   -- An entry whose writer died before it wrote the index row, or is about to write it.
   local before = redis.call('XREVRANGE', stream, lowest and '(' .. lowest or '+', '-', 'COUNT', UNINDEXED)
