@@ -168,7 +168,7 @@ impl Script {
                 (&[TIME, ISO, ID, START, AUTHORIZE, ADVANCE, FINISH, COPY], include_str!("lua/settle.lua"))
             }
             Self::Retire => (&[ID, WITNESS], include_str!("lua/retire.lua")),
-            Self::RewindBegin => (&[TIME, ID, START], include_str!("lua/rewind_begin.lua")),
+            Self::RewindBegin => (&[TIME], include_str!("lua/rewind_begin.lua")),
             Self::Rewind => {
                 (&[TIME, GROUP, ID, START, WITNESS, ADVANCE, OFFER], include_str!("lua/rewind.lua"))
             }
@@ -213,7 +213,9 @@ impl Script {
     /// The same call with every lease taken for good: for tests that must notice.
     pub(super) fn call_unfenced(self, keys: &[String]) -> Cmd {
         let mut cmd = redis::cmd("EVAL");
-        cmd.arg(self.source_with("local function authorize() return 'd' end\n")).arg(keys.len()).arg(keys);
+        cmd.arg(self.source_with("local function authorize(_, _, _, sequence) return 'd', sequence end\n"))
+            .arg(keys.len())
+            .arg(keys);
         cmd
     }
 }

@@ -122,7 +122,7 @@ async fn an_entry_without_row_that_is_pending_gets_it() {
     let bench = Bench::new(1).await;
     let sequence = bench.take_sequence(0);
     let id = bench.add_entry(0, "*", sequence);
-    assert_eq!(bench.fetch("rheo", 1, 9_999_999_999_999), [id.clone()]);
+    assert_eq!(bench.fetch("rheo", 1, 9_999_999_999_999), std::slice::from_ref(&id));
     assert_eq!(bench.heal().await, [repair(IndexRow, 1, 1, 1)]);
     bench.fence(&id, 0, 1, 1);
     let (came, _) = bench.drain().await;

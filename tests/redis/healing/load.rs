@@ -26,7 +26,7 @@ async fn consume(
             partitions: &[0],
             limit: 16,
             lease: LONG,
-            sweep: turn % 4 == 0,
+            sweep: turn.is_multiple_of(4),
             alone: false,
         };
         let leased = backend.claim(&request).await.unwrap().leased;

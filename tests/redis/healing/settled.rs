@@ -25,8 +25,7 @@ async fn what_rheo_acked_does_not_come_back() {
     bench.append_old(1, 500);
     let read = bench.fetch("rheo", 450, 9_999_999_999_999);
     bench.ack_half(&read[..400]);
-    let mended = bench.heal_fully().await;
-    assert!(mended.contains(&(SettledRow, 400)) && mended.len() == 2, "{mended:?}");
+    assert_eq!(bench.heal_fully().await, [(SettledRow, 400)]);
     assert_eq!(bench.frontier().await, 400);
     for id in &read[400..] {
         bench.fence(id, 0, 1, 1);
@@ -41,8 +40,7 @@ async fn what_we_acked_does_not_come_back() {
     let leased = bench.claim("a", 10).await.leased;
     bench.ack(&leased[..8]).await;
     bench.set_frontier(2);
-    let mended = bench.heal().await;
-    assert_eq!(mended, [repair(SettledRow, 3, 8, 6), repair(Frontier, 3, 8, 1)]);
+    assert_eq!(bench.heal().await, [repair(SettledRow, 3, 8, 6)]);
     bench.ack(&leased[8..]).await;
     assert_eq!(bench.drained().await, (11..=20).collect::<Vec<_>>());
 }
@@ -82,7 +80,7 @@ async fn what_was_acked_out_of_order_does_not_come_back() {
     let leased = bench.claim("a", 10).await.leased;
     bench.ack(&leased).await;
     bench.set_frontier(0);
-    assert_eq!(bench.heal().await, [repair(SettledRow, 1, 2, 2), repair(Frontier, 1, 2, 1)]);
+    assert_eq!(bench.heal().await, [repair(SettledRow, 1, 2, 2)]);
     assert!(bench.drained().await.is_empty());
 }
 
