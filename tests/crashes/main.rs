@@ -154,7 +154,7 @@ fn walk<S: Store>(cases: u32, fresh: impl AsyncFn() -> S) {
 
 #[test]
 fn on_sqlite_in_memory_effects_happen_exactly_once() {
-    walk(200, stores::sqlite_memory);
+    walk(160, stores::sqlite_memory);
 }
 
 #[test]
