@@ -176,7 +176,11 @@ fn money_moves_once_though_the_engine_is_killed_twenty_times(store: Store) {
     // An event that is killed again and again must not run out of attempts.
     let text = text.replace("\"30s\"", "\"1s\"").replace("max_attempts = 10", "max_attempts = 1000");
     let text = text.replace("plugin = \"passthrough\"", "plugin = \"passthrough\"\nlease = \"1s\"");
-    std::fs::write(&file, text.replace("group = \"statements\"", "group = \"statements\"\nretry = { max_attempts = 1000 }")).unwrap();
+    std::fs::write(
+        &file,
+        text.replace("group = \"statements\"", "group = \"statements\"\nretry = { max_attempts = 1000 }"),
+    )
+    .unwrap();
     let mut book = Book::default();
     let mut append = |lines: &[String]| {
         lines.iter().for_each(|line| book.enter(line));
@@ -233,7 +237,10 @@ fn a_run_waits_for_the_whole_chain_and_events_say_where_they_come_from(store: St
     let site = Site::new(store);
     chain(&site, "max_hops = 2", &[("third", "u", "v"), ("second", "t", "u"), ("first", "s", "t")]);
     let mut lines: Vec<_> = (0..20).map(|n| event(format!("e-{n}"), "forward")).collect();
-    lines.push(r#"{"id":"e-20","type":"forward","key":"k","payload":{},"metadata":{"correlation_id":"c"}}"#.to_owned());
+    lines.push(
+        r#"{"id":"e-20","type":"forward","key":"k","payload":{},"metadata":{"correlation_id":"c"}}"#
+            .to_owned(),
+    );
     site.append(&lines);
     let summaries = until_idle(&site);
     assert_eq!(summaries["first"]["acked"], 21, "{summaries:?}");
@@ -245,7 +252,9 @@ fn a_run_waits_for_the_whole_chain_and_events_say_where_they_come_from(store: St
 
     let digest = short_digest(&site);
     let sources = [events(&site, "s"), events(&site, "t")];
-    for (stream, plugin, hops, sources) in [("t", "first", "1", &sources[0]), ("u", "second", "2", &sources[1])] {
+    for (stream, plugin, hops, sources) in
+        [("t", "first", "1", &sources[0]), ("u", "second", "2", &sources[1])]
+    {
         let derived = events(&site, stream);
         assert_eq!(derived.len(), 42, "{stream}");
         for event in &derived {
@@ -347,8 +356,10 @@ fn conflicts_burn_no_attempts(store: Store) {
 
 fn sixteen_consumers_count_exactly(store: Store) {
     const EVENTS: u64 = 400;
-    let site =
-        counting(store, "concurrency = 4\nretry = { max_attempts = 1000, initial = \"10ms\", max = \"100ms\" }");
+    let site = counting(
+        store,
+        "concurrency = 4\nretry = { max_attempts = 1000, initial = \"10ms\", max = \"100ms\" }",
+    );
     site.ok(&["stream", "create", "s", "--partitions", "4"]);
     let engines: Vec<_> = (0..4).map(|_| site.engine(&["--log", "info,guest=warn"])).collect();
     let engines = engines.into_iter().map(|mut engine| {
@@ -356,14 +367,16 @@ fn sixteen_consumers_count_exactly(store: Store) {
         engine
     });
     let engines: Vec<_> = engines.collect();
-    let lines = (0..EVENTS).map(|n| json!({ "key": n.to_string(), "type": "stage", "payload": {} }).to_string());
+    let lines =
+        (0..EVENTS).map(|n| json!({ "key": n.to_string(), "type": "stage", "payload": {} }).to_string());
     site.append(&lines.collect::<Vec<_>>());
     wait_until("all is settled", || {
         let group = site.group();
         (&group["lag"], &group["in_flight"], &group["parked"]) == (&json!(0), &json!(0), &json!(0))
     });
     let summaries: Vec<_> = engines.into_iter().map(support::program::Engine::drain).collect();
-    let total = |field: &str| -> u64 { summaries.iter().map(|summary| summary[field].as_u64().unwrap()).sum() };
+    let total =
+        |field: &str| -> u64 { summaries.iter().map(|summary| summary[field].as_u64().unwrap()).sum() };
     assert_eq!((total("acked"), total("dead_lettered"), total("unknown")), (EVENTS, 0, 0), "{summaries:?}");
     // An attempt is burnt by a lost lease, or by the seventeenth conflict in a row; by nothing else.
     assert_eq!(total("claimed"), EVENTS + total("retried") + total("stale"), "{summaries:?}");

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::brake::Brake;
+use super::contention::Contention;
 use super::handler::{Delivery, Handler};
 use super::leases::Leases;
 use super::lineage::{self, Origin};
@@ -34,6 +35,8 @@ pub(super) struct Held {
     /// What every line of the log about this attempt carries.
     pub(super) span: tracing::Span,
     pub(super) leases: Arc<Leases>,
+    /// Back to the worker, where it waits for what becomes of its verdict: dropped once that is known.
+    pub(super) back: Option<oneshot::Sender<Self>>,
     /// Goes back when the event is settled or given up.
     pub(super) _permit: Permit,
 }
@@ -52,6 +55,21 @@ pub(super) struct Finished {
     pub(super) settlement: Option<Settlement>,
 }
 
+impl Finished {
+    /// Gives the event back if it has to run again, and nothing once its verdict is written or given
+    /// up; `None` where the verdict does not depend on state.
+    fn comes_back(&mut self) -> Option<oneshot::Receiver<Held>> {
+        match &self.settlement.as_ref()?.verdict {
+            Verdict::Ack(effects) if !effects.is_empty() && !effects.reads.is_empty() => {
+                let (back, comes) = oneshot::channel();
+                self.held.back = Some(back);
+                Some(comes)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// One of a pipeline's workers: as many run at once as its `concurrency` says.
 pub(super) struct Worker {
     pub(super) pipeline: Arc<Pipeline>,
@@ -62,6 +80,7 @@ pub(super) struct Worker {
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) counts: Arc<Counts>,
     pub(super) brake: Arc<Brake>,
+    pub(super) contention: Arc<Contention>,
     /// Cancelled when a drain begins: nothing new is started.
     pub(super) drain: CancellationToken,
     /// Cancelled when a drain ran out of time: what runs is given up.
@@ -72,9 +91,20 @@ impl Worker {
     /// Handles events until the queue is closed and empty.
     pub(super) async fn run(self) {
         while let Ok(held) = self.queue.recv().await {
-            let finished = self.attempt(held).await;
-            if self.finished.send(finished).await.is_err() {
-                return;
+            let mut next = Some(held);
+            while let Some(held) = next {
+                let mut finished = self.attempt(held).await;
+                let back = self.contention.is_high().then(|| finished.comes_back()).flatten();
+                if self.finished.send(finished).await.is_err() {
+                    return;
+                }
+                next = match back {
+                    None => None,
+                    Some(back) => tokio::select! {
+                        held = back => held.ok(),
+                        () = self.cut.cancelled() => None,
+                    },
+                };
             }
         }
     }

@@ -196,7 +196,8 @@ impl Dispatcher {
         let span = telemetry::attempt_span(&self.pipeline.name, &leased);
         let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
         let leases = Arc::clone(&self.leases);
-        let held = Held { leased, ticket, reruns: 0, lost, span, leases, _permit: self.permits.take() };
+        let _permit = self.permits.take();
+        let held = Held { leased, ticket, reruns: 0, lost, span, leases, back: None, _permit };
         let sent = self.queue.send(held).await;
         sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))
     }

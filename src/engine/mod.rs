@@ -21,6 +21,7 @@ mod assemble;
 mod attempt;
 mod brake;
 mod conditions;
+mod contention;
 mod dispatcher;
 mod fleet;
 mod handler;

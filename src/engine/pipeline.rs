@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::attempt::Worker;
 use super::brake::Brake;
 use super::conditions::{Condition, Conditions};
+use super::contention::Contention;
 use super::dispatcher::Dispatcher;
 use super::handler::{Handler, Slot};
 use super::handler_state::StoreState;
@@ -146,6 +147,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
     let (finished, to_settle) = mpsc::channel(pipeline.in_flight_max.max(1));
 
     let state = Arc::new(StoreState(Arc::clone(&backend)));
+    let contention = Arc::new(Contention::default());
     let mut workers = JoinSet::new();
     for _ in 0..pipeline.concurrency.max(1) {
         let worker = Worker {
@@ -156,6 +158,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
             finished: finished.clone(),
             counts: Arc::clone(&counts),
             brake: Arc::clone(&brake),
+            contention: Arc::clone(&contention),
             drain: drain.clone(),
             cut: cut.clone(),
         };
@@ -172,6 +175,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
         stop: stop.clone(),
         // Weak, so that workers end when the dispatcher has ended.
         again: queue.downgrade(),
+        contention,
         stir: seat.stirrer(),
     };
     let settler = AbortOnDropHandle::new(tokio::spawn(settler.run(to_settle)));

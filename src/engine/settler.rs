@@ -1,5 +1,6 @@
 //! Writes verdicts, in batches, and is the only part that does.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::attempt::{Finished, Held};
+use super::contention::Contention;
 use super::health::{Backoff, Health};
 use super::idle::Stirrer;
 use super::pipeline::{Failure, Pipeline};
@@ -27,6 +29,7 @@ pub(super) struct Settler {
     pub(super) stop: CancellationToken,
     /// Back to the workers, for what has to run again.
     pub(super) again: async_channel::WeakSender<Held>,
+    pub(super) contention: Arc<Contention>,
     /// Says that other pipelines may have something to do now.
     pub(super) stir: Stirrer,
 }
@@ -41,13 +44,15 @@ impl Settler {
     pub(super) async fn run(self, mut finished: mpsc::Receiver<Finished>) {
         let mut batch = Vec::with_capacity(SETTLE_BATCH_MAX);
         while finished.recv_many(&mut batch, SETTLE_BATCH_MAX).await > 0 {
-            self.write(batch.drain(..)).await;
+            self.write(&mut batch).await;
         }
     }
 
-    async fn write(&self, batch: impl Iterator<Item = Finished>) {
+    async fn write(&self, batch: &mut Vec<Finished>) {
+        // Of those that are in each other's way the first one wins: that is whoever lost most often.
+        batch.sort_by_key(|finished| Reverse(finished.held.reruns));
         let (mut held, mut settlements) = (Vec::new(), Vec::new());
-        for finished in batch {
+        for finished in batch.drain(..) {
             match finished.settlement {
                 Some(settlement) => {
                     held.push(finished.held);
@@ -109,6 +114,7 @@ impl Settler {
                 self.counts.settled(&settlement.verdict);
                 self.counts.busy();
                 telemetry::settled(&held.span, &settlement.verdict);
+                self.contention.settled();
                 if matches!(&settlement.verdict, Verdict::Ack(effects) if !effects.appends.is_empty()) {
                     self.stir.stir();
                 }
@@ -118,7 +124,10 @@ impl Settler {
                 self.give_up(&held, doubtful);
                 None
             }
-            Settled::Conflict => self.run_again(held, settlement),
+            Settled::Conflict => {
+                self.contention.conflict();
+                self.run_again(held, settlement)
+            }
             Settled::Refused(refusal) => {
                 let verdict = self.failed(&held, format!("its effects were not committed: {refusal}"));
                 Some((held, Settlement { verdict, ..settlement }))
@@ -136,6 +145,13 @@ impl Settler {
         held.reruns += 1;
         telemetry::runs_again(&held.span, held.reruns);
         held.leases.attempt_again(held.ticket);
+        if let Some(back) = held.back.take() {
+            match back.send(held) {
+                Ok(()) => return None,
+                // Its worker is gone.
+                Err(returned) => held = returned,
+            }
+        }
         let Some(queue) = self.again.upgrade() else {
             // The pipeline drains: whoever takes it next begins afresh.
             return Some((held, Settlement { verdict: Verdict::Release, ..settlement }));

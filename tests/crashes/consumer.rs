@@ -71,8 +71,7 @@ impl Consumer {
 
     async fn settle(&mut self, bank: &Bank<'_>, cut: Cut) -> Result<bool> {
         let settlements: Vec<_> = self.handled.iter().map(|(_, settlement)| settlement.clone()).collect();
-        let request =
-            SettleRequest { group: &bank.group, consumer: &self.name, settlements: &settlements };
+        let request = SettleRequest { group: &bank.group, consumer: &self.name, settlements: &settlements };
         let Some(answers) = cut_off(self.backend.settle(&request), cut).await else {
             return Ok(matches!(cut, Cut::Answer));
         };

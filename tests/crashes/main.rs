@@ -153,8 +153,18 @@ fn walk<S: Store>(cases: u32, fresh: impl AsyncFn() -> S) {
 }
 
 #[test]
-fn on_sqlite_effects_happen_exactly_once() {
-    walk(200, stores::sqlite_file);
+fn on_sqlite_in_memory_effects_happen_exactly_once() {
+    walk(160, stores::sqlite_memory);
+}
+
+#[test]
+fn on_sqlite_in_a_file_effects_happen_exactly_once() {
+    // Opening it is to wait for the disk.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| walk(10, stores::sqlite_file));
+        }
+    });
 }
 
 #[test]
