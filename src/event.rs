@@ -286,7 +286,7 @@ impl Event {
 }
 
 /// An event that is to be appended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     /// The event's id; without one, the store makes one. Ids are not forced to be unique.
     pub id: Option<String>,

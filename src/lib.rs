@@ -16,7 +16,9 @@
 //! - [`backend`]: the stores; [`plugin`]: the WebAssembly host; [`config`]: the pipeline file.
 //!   None of these three sees another one, or the engine.
 //! - [`telemetry`]: what is said of the engine's work
-//! - [`event`], [`outcome`], [`retry`], [`routing`], [`target`]: values and pure functions
+//! - [`grants`]: what a plugin may do
+//! - [`event`], [`outcome`], [`query`], [`retry`], [`routing`], [`state`], [`target`]: values and pure
+//!   functions
 //!
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
@@ -25,9 +27,12 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod event;
+pub mod grants;
 pub mod outcome;
 pub mod plugin;
+pub mod query;
 pub mod retry;
 pub mod routing;
+pub mod state;
 pub mod target;
 pub mod telemetry;

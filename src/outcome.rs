@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Lease;
+use crate::event::{Lease, Name, NewEvent};
 use crate::retry::RetryPolicy;
+use crate::state::{StateRead, StateWrite};
 
 /// Longest reason that is stored, in characters (Rheo's own limit).
 pub const REASON_CHARS_MAX: usize = 1000;
@@ -33,14 +34,54 @@ pub enum Outcome {
         /// Why.
         reason: String,
     },
+    /// It derived events, though its event came through too many handlers already: it goes in a
+    /// circle.
+    TooManyHops {
+        /// Through how many it came.
+        hops: u32,
+        /// How many are allowed (`max_hops`).
+        hops_max: u32,
+    },
 }
 
-/// What a handler staged through the host, committed together with the ack.
-///
-/// Nothing can be staged yet: the type is the place in the seam.
+/// What a handler staged through the host: committed together with the ack, in one atomic step, or
+/// not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Effects {}
+pub struct Effects {
+    /// Events to append, in this order.
+    pub appends: Vec<StagedEvent>,
+    /// State to write; each key once.
+    pub writes: Vec<StateWrite>,
+    /// What the call read of the store; each key once. Where one of them has another version by now,
+    /// nothing is committed.
+    pub reads: Vec<StateRead>,
+}
+
+impl Effects {
+    /// Whether there is nothing to commit. A call that only read has no effect, whatever it read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.appends.is_empty() && self.writes.is_empty()
+    }
+
+    /// What it takes to hand them to a store, in bytes, roughly.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let appends = self.appends.iter().map(|staged| staged.event.bytes() + 64);
+        let writes = self.writes.iter().map(|w| w.key.len() + w.value.as_ref().map_or(0, Vec::len) + 64);
+        let reads = self.reads.iter().map(|read| read.key.len() + 64);
+        appends.chain(writes).chain(reads).sum()
+    }
+}
+
+/// An event that is appended with the ack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedEvent {
+    /// The stream, which must exist.
+    pub stream: Name,
+    /// The event.
+    pub event: NewEvent,
+}
 
 /// An attempt that ended without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +164,23 @@ impl From<FaultKind> for FailureKind {
     }
 }
 
+/// What happens when an attempt ends without an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFault {
+    /// It is tried again, as after any failure.
+    #[default]
+    Retry,
+    /// It is a dead letter at once.
+    DeadLetter,
+    /// It is tried again; and the pipeline pauses once there are too many.
+    Pause {
+        /// Faults after which it pauses; at least 1.
+        after: u32,
+        /// The last so many attempts are those among which faults count; at least `after`.
+        of: u32,
+    },
+}
+
 /// Why an event became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,9 +195,21 @@ pub enum Cause {
     Missing,
     /// It went in a circle of pipelines too often.
     TooManyHops,
+    /// Its attempt ended without an answer, and the pipeline makes a dead letter of that at once.
+    Faulted,
 }
 
 impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 6] = [
+        Self::Rejected,
+        Self::AttemptsExhausted,
+        Self::Undecodable,
+        Self::Missing,
+        Self::TooManyHops,
+        Self::Faulted,
+    ];
+
     /// The cause's name in logs and in the store.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -149,15 +219,14 @@ impl Cause {
             Self::Undecodable => "undecodable",
             Self::Missing => "missing",
             Self::TooManyHops => "too-many-hops",
+            Self::Faulted => "faulted",
         }
     }
 
     /// The cause that [`Cause::as_str`] names so.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Rejected, Self::AttemptsExhausted, Self::Undecodable, Self::Missing, Self::TooManyHops]
-            .into_iter()
-            .find(|c| c.as_str() == text)
+        Self::ALL.into_iter().find(|c| c.as_str() == text)
     }
 }
 
@@ -209,13 +278,29 @@ pub struct Settlement {
 ///
 /// `attempt` counts from 1, this attempt included; `random` is a draw from 0 to 1 for the jitter.
 #[must_use]
-pub fn decide(result: Result<Outcome, Fault>, attempt: u32, policy: &RetryPolicy, random: f64) -> Verdict {
+pub fn decide(
+    result: Result<Outcome, Fault>,
+    attempt: u32,
+    policy: &RetryPolicy,
+    on_fault: OnFault,
+    random: f64,
+) -> Verdict {
     let (reason, failure, delay) = match result {
         Ok(Outcome::Ack(effects)) => return Verdict::Ack(effects),
         Ok(Outcome::Reject { reason }) => {
             return Verdict::DeadLetter { cause: Cause::Rejected, reason: shorten(reason), failure: None };
         }
+        Ok(Outcome::TooManyHops { hops, hops_max }) => {
+            let reason = format!(
+                "it came through {hops} handlers, and may not lead to further events (`max_hops` is {hops_max})"
+            );
+            return Verdict::DeadLetter { cause: Cause::TooManyHops, reason, failure: None };
+        }
         Ok(Outcome::Retry { reason, delay }) => (reason, FailureKind::Retry, delay),
+        Err(fault) if on_fault == OnFault::DeadLetter => {
+            let failure = Some(fault.kind.into());
+            return Verdict::DeadLetter { cause: Cause::Faulted, reason: shorten(fault.message), failure };
+        }
         Err(fault) => (fault.message, fault.kind.into(), None),
     };
     let reason = shorten(reason);
@@ -249,18 +334,30 @@ mod tests {
             Just(Ok(Outcome::Ack(Effects::default()))),
             (reason, delay).prop_map(|(reason, delay)| Ok(Outcome::Retry { reason, delay })),
             reason.prop_map(|reason| Ok(Outcome::Reject { reason })),
+            (0u32..100, 0u32..100).prop_map(|(hops, hops_max)| Ok(Outcome::TooManyHops { hops, hops_max })),
             (kind, reason).prop_map(|(kind, message)| Err(Fault { kind, message })),
         ]
     }
 
+    fn policies() -> impl Strategy<Value = OnFault> {
+        let pause = (1u32..5, 5u32..9).prop_map(|(after, of)| OnFault::Pause { after, of });
+        prop_oneof![Just(OnFault::Retry), Just(OnFault::DeadLetter), pause]
+    }
+
     proptest! {
         #[test]
-        fn every_result_has_its_fate(result in results(), attempt in 1u32..8, max_attempts in 1u32..8, random in 0.0f64..1.0) {
+        fn every_result_has_its_fate(result in results(), attempt in 1u32..8, max_attempts in 1u32..8, on_fault in policies(), random in 0.0f64..1.0) {
             let policy = RetryPolicy { max_attempts, ..RetryPolicy::default() };
-            let verdict = decide(result.clone(), attempt, &policy, random);
+            let verdict = decide(result.clone(), attempt, &policy, on_fault, random);
             match (&result, &verdict) {
+                (Err(fault), Verdict::DeadLetter { cause: Cause::Faulted, failure, .. }) => {
+                    prop_assert_eq!(on_fault, OnFault::DeadLetter);
+                    prop_assert_eq!(*failure, Some(fault.kind.into()));
+                }
+                (Err(_), _) if on_fault == OnFault::DeadLetter => prop_assert!(false, "{:?}", verdict),
                 (Ok(Outcome::Ack(_)), Verdict::Ack(_)) => {}
                 (Ok(Outcome::Reject { .. }), Verdict::DeadLetter { cause: Cause::Rejected, failure: None, .. }) => {}
+                (Ok(Outcome::TooManyHops { .. }), Verdict::DeadLetter { cause: Cause::TooManyHops, failure: None, .. }) => {}
                 (Ok(Outcome::Retry { .. }) | Err(_), Verdict::Retry { delay, failure, .. }) => {
                     prop_assert!(attempt < max_attempts);
                     match &result {
@@ -297,13 +394,7 @@ mod tests {
         ] {
             assert_eq!(FailureKind::parse(kind.as_str()), Some(kind));
         }
-        for cause in [
-            Cause::Rejected,
-            Cause::AttemptsExhausted,
-            Cause::Undecodable,
-            Cause::Missing,
-            Cause::TooManyHops,
-        ] {
+        for cause in Cause::ALL {
             assert_eq!(Cause::parse(cause.as_str()), Some(cause));
         }
         assert_eq!(FailureKind::parse("other"), None);

@@ -1,12 +1,13 @@
 //! What the engine says of its work: one function a thing that happens, so that wording and fields
 //! stand in one place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{Span, debug, error_span, info, warn};
+use tracing::{Span, debug, error, error_span, info, warn};
 
-use crate::backend::ClaimDeath;
-use crate::event::Leased;
+use crate::backend::{ClaimDeath, Repair};
+use crate::event::{GroupKey, Leased, Name};
 use crate::outcome::Verdict;
 
 /// Characters of a digest that are shown.
@@ -21,7 +22,7 @@ pub fn short_digest(digest: &str) -> &str {
 /// The span of one attempt: every line about it carries these fields, the guest's own lines too. Its
 /// level is the highest, so that no filter takes the fields from a line that it lets through.
 #[must_use]
-pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
+pub fn attempt_span(pipeline: &str, leased: &Leased) -> Span {
     error_span!(
         "attempt",
         pipeline,
@@ -29,8 +30,13 @@ pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
         partition = leased.lease.partition,
         sequence = leased.lease.sequence,
         attempt = leased.lease.attempt,
-        plugin = short_digest(digest),
+        plugin = tracing::field::Empty,
     )
+}
+
+/// The attempt is bound to the build that handles it.
+pub fn attempt_bound(span: &Span, digest: &str) {
+    span.record("plugin", short_digest(digest));
 }
 
 /// A verdict was written.
@@ -47,6 +53,12 @@ pub fn settled(span: &Span, verdict: &Verdict) {
         }
         Verdict::Release => debug!("handed back"),
     }
+}
+
+/// The handler runs again, since its state had changed under it.
+pub fn runs_again(span: &Span, reruns: u32) {
+    let _entered = span.enter();
+    debug!(reruns, "its state has changed meanwhile; it runs again");
 }
 
 /// An attempt's lease was lost before its verdict could be written.
@@ -72,10 +84,77 @@ pub fn dead_lettered_at_claim(pipeline: &str, death: &ClaimDeath) {
     );
 }
 
+/// Damage of the store was mended.
+pub fn repaired(pipeline: &str, partition: u32, repair: &Repair) {
+    let (first, last) = repair.sequences.unzip();
+    warn!(pipeline, partition, kind = repair.kind.as_str(), first, last, count = repair.count, "repaired");
+}
+
+/// A stream's retention removed old events.
+pub fn trimmed(stream: &Name, partition: u32, removed: u64) {
+    info!(%stream, partition, removed, "old events were removed");
+}
+
+/// A group keeps a stream's retention from what it should remove.
+pub fn retention_held(group: &GroupKey, partition: u32, sequence: u64) {
+    let GroupKey { stream, group } = group;
+    warn!(
+        %stream, %group, partition, sequence,
+        "the retention waits for a group that has not settled old events; where no one uses the group any \
+         more, `wasmill group delete {stream} {group}` lets go of them"
+    );
+}
+
 /// A run that ends when idle waits for what falls due soon.
 pub fn waiting_for_pending(pipeline: &str, pending: usize, last: Duration) {
     let until = jiff::Timestamp::now()
         .checked_add(jiff::SignedDuration::try_from(last).unwrap_or_default())
         .map_or_else(|_| "later".to_owned(), |at| format!("{at:.0}"));
     info!(pipeline, pending, %until, "waiting for leases that run out and retries that fall due");
+}
+
+/// New attempts of a plugin use another build from now on.
+pub fn plugin_reloaded(plugin: &str, before: Option<&str>, after: &str) {
+    let (before, after) = (before.map(short_digest), short_digest(after));
+    info!(plugin, before, after, "a new build of the plugin is in use");
+}
+
+/// Pipelines were stopped and started to carry over a changed file. One that is in both lists was
+/// changed.
+pub fn pipelines_reloaded(stopped: &[Arc<str>], started: &[Arc<str>]) {
+    let only = |these: &[Arc<str>], others: &[Arc<str>]| {
+        let names: Vec<&str> =
+            these.iter().filter(|name| !others.contains(name)).map(AsRef::as_ref).collect();
+        names.join(", ")
+    };
+    let changed: Vec<&str> =
+        started.iter().filter(|name| stopped.contains(name)).map(AsRef::as_ref).collect();
+    if !stopped.is_empty() || !started.is_empty() {
+        let (added, removed) = (only(started, stopped), only(stopped, started));
+        info!(added, removed, changed = changed.join(", "), "the pipeline file was reloaded");
+    }
+}
+
+/// A pipeline takes no events any more, since its plugin faulted too often.
+pub fn paused(pipeline: &str, plugin: &str, digest: &str, (faults, attempts): (usize, usize), fault: &str) {
+    error!(
+        pipeline,
+        plugin,
+        build = short_digest(digest),
+        faults,
+        attempts,
+        fault,
+        "paused: too many attempts ended in a fault, and no event spends another one; a new build of the plugin, or \
+         new settings for it, resume it, and so does SIGHUP"
+    );
+}
+
+/// A pipeline that paused takes events again.
+pub fn resumed(pipeline: &str, why: &str) {
+    info!(pipeline, why, "resumed");
+}
+
+/// What changed on the disk was not carried over.
+pub fn reload_refused(why: &str) {
+    warn!(why, "not reloaded; what ran before goes on");
 }

@@ -8,13 +8,32 @@ use std::path::{Path, PathBuf};
 /// What each module at the top of `src` may use of the crate.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
-    ("cli", &["backend", "config", "engine", "event", "outcome", "plugin", "retry", "target", "telemetry"]),
-    ("engine", &["backend", "config", "event", "outcome", "plugin", "retry", "telemetry"]),
+    (
+        "cli",
+        &[
+            "backend",
+            "config",
+            "engine",
+            "event",
+            "grants",
+            "outcome",
+            "plugin",
+            "query",
+            "retry",
+            "state",
+            "target",
+            "telemetry",
+        ],
+    ),
+    ("engine", &["backend", "config", "event", "grants", "outcome", "plugin", "retry", "state", "telemetry"]),
     ("telemetry", &["backend", "event", "outcome"]),
-    ("backend", &["event", "outcome", "retry", "routing", "target"]),
-    ("plugin", &["event", "outcome"]),
-    ("config", &["event", "outcome", "retry", "target"]),
-    ("outcome", &["event", "retry"]),
+    ("backend", &["event", "outcome", "query", "retry", "routing", "state", "target"]),
+    ("plugin", &["event", "grants", "outcome", "state"]),
+    ("config", &["event", "grants", "outcome", "retry", "target"]),
+    ("grants", &["event", "state"]),
+    ("outcome", &["event", "retry", "state"]),
+    ("query", &["event"]),
+    ("state", &["event"]),
     ("event", &[]),
     ("retry", &[]),
     ("routing", &[]),
@@ -22,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Modules that know no runtime, no clock and no configuration language.
-const LEAVES: &[&str] = &["event", "outcome", "retry", "routing", "target"];
+const LEAVES: &[&str] = &["event", "outcome", "query", "retry", "routing", "state", "target"];
 const NOT_IN_LEAVES: &[&str] =
     &["tokio", "toml::", "SystemTime", "Instant::now", "Timestamp::now", "std::fs", "std::net"];
 

@@ -61,17 +61,36 @@ pub enum Error {
     /// A cursor that names no place.
     #[error("`{0}` is no cursor of this list")]
     CursorNotFound(String),
-    /// An entry that is no event.
-    #[error("entry {receipt} of partition {partition} of the stream `{stream}` is no event: {detail}")]
-    Undecodable {
-        /// The stream.
-        stream: Name,
-        /// The partition.
-        partition: u32,
+    /// The group has no such dead letter.
+    #[error("the group `{}` of the stream `{}` has no dead letter `{row}`", .group.group, .group.stream)]
+    DeadLetterNotFound {
+        /// The group.
+        group: GroupKey,
+        /// The row or event id asked for.
+        row: String,
+    },
+    /// A replay, reset or deletion of the group is under way.
+    #[error(
+        "the group `{}` of the stream `{}` is being replayed, reset or deleted: try again in a moment",
+        .0.group, .0.stream
+    )]
+    RewindUnderWay(GroupKey),
+    /// What was asked for cannot be undone, and was not confirmed.
+    #[error("{0}; nothing was changed: confirm with --yes")]
+    ConfirmationRequired(String),
+    /// The lease is another's by now, or was settled before.
+    #[error("the lease of entry {receipt} is no longer yours: it was taken over, or settled before")]
+    StaleLease {
         /// The store's id of the entry.
         receipt: String,
-        /// What is wrong with it.
-        detail: String,
+    },
+    /// The receipt names another entry than the sequence.
+    #[error("the receipt {receipt} is not that of sequence {sequence}")]
+    ReceiptMismatch {
+        /// The store's id of the entry.
+        receipt: String,
+        /// The sequence.
+        sequence: u64,
     },
     /// The store cannot be reached, and the operation was not carried out.
     #[error("the store is unavailable: {0}")]
@@ -130,13 +149,15 @@ impl Error {
             | Self::InvalidName(_)
             | Self::InvalidEvent { .. }
             | Self::BatchTooLarge { .. }
-            | Self::CursorNotFound(_) => ErrorClass::Request,
+            | Self::CursorNotFound(_)
+            | Self::DeadLetterNotFound { .. }
+            | Self::ConfirmationRequired(_)
+            | Self::StaleLease { .. }
+            | Self::ReceiptMismatch { .. } => ErrorClass::Request,
             Self::StreamNotFound(_) | Self::GroupNotFound(_) => ErrorClass::NotFound,
-            Self::Unavailable(_) | Self::Busy(_) => ErrorClass::Retry,
+            Self::Unavailable(_) | Self::Busy(_) | Self::RewindUnderWay(_) => ErrorClass::Retry,
             Self::Ambiguous(_) => ErrorClass::Ambiguous,
-            Self::Undecodable { .. } | Self::WrongType { .. } | Self::Refused(_) | Self::Corrupt(_) => {
-                ErrorClass::Fatal
-            }
+            Self::WrongType { .. } | Self::Refused(_) | Self::Corrupt(_) => ErrorClass::Fatal,
         }
     }
 }

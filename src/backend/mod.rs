@@ -12,20 +12,38 @@ use serde::Serialize;
 
 use crate::event::{Event, GroupKey, Lease, Leased, Name, NewEvent};
 use crate::outcome::{Cause, FailureKind, Settlement};
+use crate::state::{Bucket, StateKeys, StateValue};
 
 #[doc(hidden)]
 pub mod conformance;
+mod control;
 pub mod error;
+mod explain;
+mod history;
+mod locate;
+mod query;
 pub mod redis;
+mod repair;
+mod retention;
 pub mod sqlite;
 
+pub use control::{Positions, REDRIVE_BATCH_MAX, Redriven, Rewind, RewindKind, RewindStep, Start, rewind};
 pub use error::{Error, ErrorClass, Result};
+pub use explain::{Explanation, Holder, HolderState};
+pub use history::{Order, ScanPage, ScanRange, Unreadable};
+pub use locate::{Places, earliest, places_of, positions_at};
+pub use query::{Page, Query, SORTED_LIMIT_MAX, query};
+pub use repair::{Repair, RepairKind};
+pub use retention::{Held, Trim, Trimmed};
 
 /// Largest number of events that one [`Backend::append`] takes.
 pub const APPEND_BATCH_MAX: usize = 1000;
 
 /// Largest number of settlements or renewals that one call takes.
 pub const SETTLE_BATCH_MAX: usize = 256;
+
+/// Largest number of keys that one [`Backend::state`] takes.
+pub const STATE_KEYS_MAX: usize = 1000;
 
 /// Largest number of partitions that a stream can have.
 pub const PARTITIONS_MAX: u32 = 1024;
@@ -39,15 +57,19 @@ pub struct Settings {
     pub event_bytes_max: usize,
     /// What the SQLite backend waits for before a write counts as done.
     pub synchronous: Synchronous,
+    /// How long another writer's append may be under way: so long a gap in the sequences is left
+    /// alone, since what fills it may still come. Longer than any client waits for an answer.
+    pub append_time_max: Duration,
 }
 
 impl Default for Settings {
-    /// Rheo's default namespace, 4 MiB, full.
+    /// Rheo's default namespace, 4 MiB, full, 10 s.
     fn default() -> Self {
         Self {
             namespace: "Rheo.Redis".to_owned(),
             event_bytes_max: crate::event::EVENT_BYTES_MAX_DEFAULT,
             synchronous: Synchronous::Full,
+            append_time_max: Duration::from_secs(10),
         }
     }
 }
@@ -60,17 +82,6 @@ pub enum Synchronous {
     Full,
     /// Through a crash of the process; the last transactions may be lost with the power.
     Normal,
-}
-
-/// Where a new group begins to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// With the first event.
-    #[default]
-    Beginning,
-    /// With the first event that is appended after the group was created.
-    End,
 }
 
 /// Where an appended event came to stand.
@@ -143,6 +154,28 @@ pub enum Settled {
     Stale,
     /// Nothing written: the receipt names another entry than the sequence.
     ReceiptMismatch,
+    /// Nothing written, the lease still holds: a key that the attempt read has been written by
+    /// another commit meanwhile.
+    Conflict,
+    /// Nothing written, the lease still holds: the effects cannot be committed.
+    Refused(Refusal),
+}
+
+/// Why effects cannot be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A staged event's stream does not exist.
+    #[error("a stream that it appends to does not exist")]
+    StreamNotFound,
+    /// A staged event names a partition that its stream does not have.
+    #[error("a stream that it appends to has no such partition")]
+    PartitionNotFound,
+    /// A staged event is larger than the store takes.
+    #[error("an event that it appends is larger than `max_event_bytes`")]
+    EventTooLarge,
+    /// A key of the store holds something else than it should.
+    #[error("a key of the store that it writes to holds something of another type")]
+    WrongType,
 }
 
 /// Who settles, for the record that a dead letter keeps.
@@ -185,10 +218,12 @@ pub struct PartitionInfo {
     pub high_watermark: u64,
     /// How many entries the log holds.
     pub length: u64,
+    /// The lowest sequence that the log still holds; `None` where it holds none.
+    pub first: Option<u64>,
 }
 
 /// How a new group is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct NewGroup {
     /// Deliveries after which a failure is a dead letter; at least 1.
     pub max_attempts: u32,
@@ -203,6 +238,8 @@ pub struct GroupInfo {
     pub max_attempts: u32,
     /// How many dead letters it has.
     pub dead_letters: u64,
+    /// The rewind that is under way, if one is.
+    pub rewind: Option<RewindKind>,
     /// Its state in each partition, in order.
     pub partitions: Vec<GroupPartition>,
 }
@@ -226,8 +263,14 @@ pub struct GroupPartition {
     pub high_watermark: u64,
     /// Entries under lease, whether it still holds or ran out.
     pub in_flight: u64,
-    /// Entries that wait for the time of their retry.
+    /// Entries that wait for the time of their retry, redriven ones that wait for their turn among
+    /// them.
     pub parked: u64,
+    /// Events that were redriven and are not settled yet, whether they wait or are under lease. The
+    /// frontier does not wait for them.
+    pub redriven: u64,
+    /// Events that were removed from the log before they were settled, so far.
+    pub missing: u64,
 }
 
 impl GroupPartition {
@@ -373,12 +416,38 @@ pub trait Backend: Send + Sync + 'static {
     /// event's index) and [`Error::BatchTooLarge`], each before anything is written.
     async fn append(&self, stream: &Name, events: &[NewEvent]) -> Result<Vec<Appended>>;
 
-    /// At most `limit` events of a partition with sequences above `after`, in sequence order.
+    /// A page of a partition's log. What is appended while someone pages through it is found, and
+    /// nothing twice: where other writers append beside, a page in ascending order ends before a gap
+    /// in the sequences that is younger than [`Settings::append_time_max`].
     ///
     /// # Errors
-    /// [`Error::StreamNotFound`], [`Error::PartitionNotFound`]; [`Error::Undecodable`] where the
-    /// first entry of the range is no event (where a later one is, the page ends before it).
-    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>>;
+    /// [`Error::StreamNotFound`], [`Error::PartitionNotFound`].
+    async fn scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage>;
+
+    /// At most `limit` events of a partition with sequences above `after`, in sequence order; what is
+    /// no event is passed over.
+    ///
+    /// # Errors
+    /// Those of [`Backend::scan`].
+    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        let mut after = Some(after);
+        while let Some(from) = after.filter(|_| events.len() < limit) {
+            let range = ScanRange::after(from, limit - events.len());
+            let page = self.scan(stream, partition, range).await?;
+            events.extend(page.events);
+            after = page.next;
+        }
+        Ok(events)
+    }
+
+    /// Removes old entries, with their rows in the index and what else is left of them: one bounded
+    /// step. Without [`Trim::force`] nothing goes that a group of the stream has not settled, or that
+    /// was redriven and is not settled yet.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::PartitionNotFound`].
+    async fn trim(&self, stream: &Name, trim: Trim) -> Result<Trimmed>;
 
     /// Takes events under lease: retries that are due, then new ones; with
     /// [`ClaimRequest::sweep`] also those whose lease ran out. An entry whose attempts are used
@@ -402,6 +471,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Writes verdicts; per item, in the order given, each fence-checked and written in one
     /// atomic step. A stale item changes nothing. An expired lease that no one took still settles.
+    ///
+    /// An ack's effects are part of its step: either the entry is acked, every staged event stands in
+    /// its stream and every write in its bucket, or nothing of that happened. Before the first write
+    /// everything is checked that can fail; an item that does not pass changes nothing
+    /// ([`Settled::Conflict`], [`Settled::Refused`]), and its neighbours are not affected. An item
+    /// sees what the items before it wrote.
     ///
     /// # Errors
     /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`].
@@ -432,6 +507,77 @@ pub trait Backend: Send + Sync + 'static {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>>;
+
+    /// Removes dead letters by their rows. At most [`REDRIVE_BATCH_MAX`] rows. Returns how many were
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`].
+    async fn purge(&self, group: &GroupKey, rows: &[String]) -> Result<u64>;
+
+    /// Lets the group have the events of dead letters again, by their rows: same event, id and
+    /// sequence, attempts afresh; from the row's own copy where the log has the event no more. In the
+    /// step that removes the row a durable record takes its place until the event is settled. The
+    /// frontier does not move. At most [`REDRIVE_BATCH_MAX`] rows; an answer for each, in order.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`];
+    /// [`Error::RewindUnderWay`].
+    async fn redrive(&self, group: &GroupKey, rows: &[String]) -> Result<Vec<Redriven>>;
+
+    /// Lets the group have these settled events of the log again, by partition and sequence, as
+    /// [`Backend::redrive`] does. At most [`REDRIVE_BATCH_MAX`] events; an answer for each, in order.
+    ///
+    /// # Errors
+    /// As [`Backend::redrive`], and [`Error::PartitionNotFound`].
+    async fn redeliver(&self, group: &GroupKey, events: &[(u32, u64)]) -> Result<Vec<Redriven>>;
+
+    /// Begins to replay, reset or delete a group: in one step, a durable marker is written for each
+    /// partition touched. From then on all leases above the position (all of them, unless it is a
+    /// replay) are stale, and nothing is claimed of these partitions, until
+    /// [`Backend::continue_rewind`] has come to the end. Claims go on with it, too. Dead letters stay
+    /// (unless the group is deleted); events that were redriven stay where they lie at or below the
+    /// position.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::PartitionNotFound`];
+    /// [`Error::RewindUnderWay`] where another one is.
+    async fn begin_rewind(&self, group: &GroupKey, rewind: &Rewind) -> Result<()>;
+
+    /// One bounded step of the rewind that is under way, if one is: drops some of what is pending, or
+    /// moves the group and removes the marker. It leaves no fence behind. A group that is gone has
+    /// finished.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`].
+    async fn continue_rewind(&self, group: &GroupKey) -> Result<RewindStep>;
+
+    /// What holds the frontier in a partition.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::PartitionNotFound`].
+    async fn explain(&self, group: &GroupKey, partition: u32) -> Result<Explanation>;
+
+    /// Looks for damage in one partition of a group, and mends what it finds: one bounded step. Not
+    /// part of any claim: a sweeper calls it from time to time. Where it is in doubt whether an event
+    /// was settled, it is delivered.
+    ///
+    /// # Errors
+    /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::PartitionNotFound`].
+    async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>>;
+
+    /// The values of some keys of a bucket, with their versions, in the order asked for; `None` for a
+    /// key without a value. All are of one moment. At most [`STATE_KEYS_MAX`] keys.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>>;
+
+    /// A page of the keys of a bucket, from `cursor` on.
+    ///
+    /// # Errors
+    /// [`Error::CursorNotFound`] for a cursor that no page gave.
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys>;
 
     /// Returns once the group may have something to claim in one of the partitions (a new event,
     /// a retry that came due), or after `timeout`. May return early for no reason.

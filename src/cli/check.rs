@@ -1,16 +1,19 @@
 //! `wasmill check`: everything that can be known before running. Creates nothing.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::context::{Access, Context, Store};
+use super::context::{Access, Context, Store, plugin_host};
 use super::exit::Exit;
-use super::{output, pipelines};
+use super::output;
 use crate::backend::redis::{Persistence, Redis, ServerReport};
 use crate::backend::{Backend, Error};
 use crate::config::Config;
-use crate::engine::{Wanted, fit_attempts, fit_partitions};
+use crate::engine::{
+    Output, Wanted, fit_attempts, fit_output, fit_partitions, outputs, retention, spec, wanted,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -24,9 +27,9 @@ pub(super) struct CheckArgs {
 pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> {
     let config = context.load_argument(&args.file)?;
     let mut findings = Findings { json: context.json(), refused: 0 };
-    let host = pipelines::host()?;
+    let host = plugin_host()?;
     for plugin in &config.plugins {
-        match host.load(&pipelines::spec(plugin)).await {
+        match host.load(&spec(&config.engine, plugin)).await {
             Ok(loaded) => {
                 let digest = crate::telemetry::short_digest(loaded.digest());
                 findings.ok(
@@ -34,6 +37,10 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
                     &plugin.name,
                     &format!("{} (sha256 {digest})", plugin.path.display()),
                 )?;
+                for need in loaded.missing_grants() {
+                    let detail = format!("{need} to [plugins.{}]", plugin.name);
+                    findings.warn("plugin", &plugin.name, &detail)?;
+                }
             }
             Err(error) => {
                 let detail = format!("{}: {}", plugin.path.display(), error.refusal);
@@ -59,9 +66,20 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
         },
     };
     for pipeline in &config.pipelines {
-        let wanted = pipelines::wanted(&config, pipeline);
+        let wanted = wanted(&config, pipeline);
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
+    }
+    if store.as_ref().is_some_and(|store| store.redis.is_some()) {
+        for detail in unbounded(&config) {
+            findings.warn("stream", "retention", &detail)?;
+        }
+    }
+    for plugin in &config.plugins {
+        let backend = store.as_ref().map(|store| store.backend.as_ref());
+        for output in outputs(&config, plugin) {
+            check_output(backend, &plugin.name, &output, &mut findings).await?;
+        }
     }
     match (findings.refused, unreachable) {
         (0, _) => Ok(()),
@@ -128,6 +146,18 @@ async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -
     Ok(())
 }
 
+/// The streams of a file that grow without a bound, which a server's memory has: one text for each.
+pub(super) fn unbounded(config: &Config) -> impl Iterator<Item = String> {
+    let streams: BTreeSet<_> = config.pipelines.iter().map(|pipeline| &pipeline.stream).collect();
+    let unbounded = streams.into_iter().filter(|stream| !retention(config, stream).is_bounded());
+    unbounded.map(|stream| match stream.is_portable() {
+        true => format!(
+            "the stream `{stream}` is never trimmed: give `[streams.{stream}]` a `max_age` or `max_length`"
+        ),
+        false => format!("the stream `{stream}` is never trimmed, unless by `wasmill stream trim`"),
+    })
+}
+
 /// Something about a server that endangers a log.
 enum Problem {
     Refuse(String),
@@ -168,6 +198,41 @@ pub(super) async fn server_fit(redis: &Redis, allow_eviction: bool) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Compares a stream that a plugin may append to with the store; without one, with what will be created.
+async fn check_output(
+    backend: Option<&dyn Backend>,
+    plugin: &str,
+    output: &Output,
+    findings: &mut Findings,
+) -> Result<(), Exit> {
+    let stream = &output.stream;
+    let info = match backend {
+        Some(backend) => backend.stream_info(stream).await,
+        None => Err(Error::StreamNotFound(stream.clone())),
+    };
+    match info {
+        Ok(info) => {
+            let found = u32::try_from(info.partitions.len()).unwrap_or(u32::MAX);
+            match fit_output(output, found) {
+                Ok(()) => findings.ok("plugin", plugin, &format!("may append to the stream `{stream}`")),
+                Err(error) => findings.refuse("plugin", plugin, &error.to_string()),
+            }
+        }
+        Err(Error::StreamNotFound(_)) if !stream.is_portable() => {
+            let detail =
+                format!("the stream `{stream}` does not exist, and has a name that we would not create");
+            findings.refuse("plugin", plugin, &detail)
+        }
+        Err(Error::StreamNotFound(_)) => {
+            let partitions = output::count(output.partitions.unwrap_or(1).into(), "partition");
+            let detail =
+                format!("may append to the stream `{stream}`; `run` will create it with {partitions}");
+            findings.ok("plugin", plugin, &detail)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Compares a pipeline with the store; without one, with what will be created.

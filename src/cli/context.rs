@@ -10,6 +10,7 @@ use crate::backend::sqlite::{Clock, Location, Mode, Sqlite};
 use crate::backend::{Settings, Shared, Synchronous};
 use crate::config::{self, Config};
 use crate::event::{GroupKey, Name};
+use crate::plugin::{Host, HostSettings};
 use crate::target::{DEFAULT_FILE, Target};
 
 /// The pipeline file that is read when no one names one.
@@ -64,6 +65,21 @@ impl Context {
         }
     }
 
+    /// Reads and validates the pipeline file that is named, or stands in the working directory.
+    pub(super) fn load_if_there(&self) -> Result<Option<Config>, Exit> {
+        match &self.global.config {
+            Some(path) => self.load(path).map(Some),
+            None if Path::new(DEFAULT_CONFIG).exists() => self.load(Path::new(DEFAULT_CONFIG)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a pipeline file again.
+    pub(super) fn reader(&self, path: &Path) -> crate::engine::ReadConfig {
+        let path = path.to_owned();
+        Box::new(move || config::load(&path, &variable))
+    }
+
     /// Reads and validates a pipeline file.
     fn load(&self, path: &Path) -> Result<Config, Exit> {
         config::load(path, &variable).map_err(Exit::Config)
@@ -80,12 +96,13 @@ impl Context {
         let defaults = Settings::default();
         let namespace = self.global.namespace.clone().or_else(|| backend.namespace.clone());
         let settings = Settings {
-            namespace: namespace.unwrap_or(defaults.namespace),
+            namespace: namespace.unwrap_or_else(|| defaults.namespace.clone()),
             event_bytes_max: engine.max_event_bytes,
             synchronous: backend.synchronous.map_or(defaults.synchronous, |synchronous| match synchronous {
                 config::Synchronous::Full => Synchronous::Full,
                 config::Synchronous::Normal => Synchronous::Normal,
             }),
+            ..defaults
         };
         if settings.namespace.is_empty() {
             return Err(Exit::usage("a namespace cannot be empty"));
@@ -133,6 +150,12 @@ impl Context {
         }
     }
 
+    /// Whether the store of a command that does not run pipelines is a Redis server, which others than
+    /// we may use too.
+    pub(super) fn is_redis(&self) -> Result<bool, Exit> {
+        Ok(matches!(self.target(&self.store()?.backend)?, Target::Redis(_)))
+    }
+
     fn target(&self, backend: &config::Backend) -> Result<Target, Exit> {
         if let Some(url) = &self.global.backend {
             return Target::parse(url, &PathBuf::new())
@@ -154,4 +177,9 @@ pub(super) fn name(text: &str) -> Result<Name, Exit> {
 /// A group's name as two arguments.
 pub(super) fn group_key(stream: &str, group: &str) -> Result<GroupKey, Exit> {
     Ok(GroupKey::new(name(stream)?, name(group)?))
+}
+
+/// Starts the host of plugins.
+pub(super) fn plugin_host() -> Result<Arc<Host>, Exit> {
+    Host::new(HostSettings::default()).map_err(|error| Exit::Failed(error.into()))
 }

@@ -77,8 +77,14 @@ impl From<std::io::Error> for Exit {
 impl From<Error> for Exit {
     fn from(error: Error) -> Self {
         match &error {
-            // These exist or do not: the call was well-formed.
-            Error::StreamExists(_) | Error::GroupExists(_) => Self::Failed(error.into()),
+            // The call was well-formed; what it found is another matter.
+            Error::StreamExists(_)
+            | Error::GroupExists(_)
+            | Error::PartitionNotFound { .. }
+            | Error::DeadLetterNotFound { .. }
+            | Error::ConfirmationRequired(_)
+            | Error::StaleLease { .. }
+            | Error::ReceiptMismatch { .. } => Self::Failed(error.into()),
             _ if error.class() == ErrorClass::Request => Self::Usage(error.into()),
             _ => Self::Failed(error.into()),
         }

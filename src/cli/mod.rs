@@ -10,18 +10,22 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod append;
 mod check;
+mod confirm;
 mod context;
 mod dead_letter;
 mod exit;
+mod filter;
 mod group;
 mod lines;
 mod logs;
 mod output;
-mod pipelines;
 mod plugin;
+mod query;
+mod redriven;
 mod run;
 mod signals;
 mod stream;
+mod trial;
 
 use context::Context;
 use exit::Exit;
@@ -77,13 +81,15 @@ enum Command {
     Check(check::CheckArgs),
     /// Append events to a stream: JSON lines from a file or stdin
     Append(append::AppendArgs),
-    /// Create, list and show streams
+    /// Read a stream's history
+    Query(query::QueryArgs),
+    /// Create, list, show and trim streams
     #[command(subcommand)]
     Stream(stream::StreamCommand),
-    /// Create, list and show consumer groups
+    /// Create, list, show, explain, replay, reset and delete consumer groups
     #[command(subcommand)]
     Group(group::GroupCommand),
-    /// List and show dead letters
+    /// List, show, redrive and purge dead letters
     #[command(subcommand)]
     DeadLetter(dead_letter::DeadLetterCommand),
     /// Look at plugins
@@ -114,6 +120,7 @@ fn try_run(cli: Cli) -> Result<(), Exit> {
             Command::Run(args) => run::run(&context, args).await,
             Command::Check(args) => check::run(&context, args).await,
             Command::Append(args) => append::run(&context, args).await,
+            Command::Query(args) => query::run(&context, args).await,
             Command::Stream(command) => stream::run(&context, command).await,
             Command::Group(command) => group::run(&context, command).await,
             Command::DeadLetter(command) => dead_letter::run(&context, command).await,

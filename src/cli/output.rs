@@ -13,6 +13,16 @@ pub(super) fn json_line(value: &impl Serialize) -> Result<(), Exit> {
     print(&text)
 }
 
+/// JSON objects, one a line, written at once.
+pub(super) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Result<(), Exit> {
+    let mut text = String::new();
+    for value in values {
+        text.push_str(&serde_json::to_string(&value).map_err(anyhow::Error::from)?);
+        text.push('\n');
+    }
+    print(&text)
+}
+
 /// One JSON document over several lines.
 pub(super) fn json_pretty(value: &impl Serialize) -> Result<(), Exit> {
     let mut text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
@@ -59,6 +69,14 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// The beginning of a text, where it is longer than so many characters.
+pub(super) fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// A number of things, in words.
 pub(super) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -72,7 +90,8 @@ pub(super) fn in_ms(ms: i64) -> String {
         0..1_000 => format!("{magnitude} ms"),
         1_000..120_000 => format!("{}.{} s", magnitude / 1000, magnitude % 1000 / 100),
         120_000..7_200_000 => format!("{} min", magnitude / 60_000),
-        _ => format!("{} h", magnitude / 3_600_000),
+        7_200_000..172_800_000 => format!("{} h", magnitude / 3_600_000),
+        _ => format!("{} d", magnitude / 86_400_000),
     };
     if ms < 0 { format!("{text} ago") } else { format!("in {text}") }
 }
@@ -100,10 +119,16 @@ mod tests {
     }
 
     #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(shortened("äöü", 2), "äö…");
+        assert_eq!(shortened("äöü", 3), "äöü");
+    }
+
+    #[test]
     fn times_read_well() {
         assert_eq!(in_ms(250), "in 250 ms");
         assert_eq!(in_ms(-1500), "1.5 s ago");
         assert_eq!(in_ms(150_000), "in 2 min");
-        assert_eq!(in_ms(i64::MIN), format!("{} h ago", i64::MIN.unsigned_abs() / 3_600_000));
+        assert_eq!(in_ms(i64::MIN), format!("{} d ago", i64::MIN.unsigned_abs() / 86_400_000));
     }
 }

@@ -1,17 +1,22 @@
 //! `wasmill run`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
-use super::context::{Access, Context, Store};
+use super::context::{Access, Context, Store, plugin_host};
 use super::exit::Exit;
-use super::{output, pipelines, signals};
+use super::{output, signals};
 use crate::backend::{Error, ErrorClass};
 use crate::config::{self, Config};
-use crate::engine::{self, Ended, Pipeline, PrepareError, Summary, UntilIdle, prepare};
+use crate::engine::{
+    self, AssembleError, Ended, Mark, Pipeline, Plugins, PrepareError, Reloader, Summary, UntilIdle, Watch,
+    assemble,
+};
 
 /// Between two tries to reach a store that does not answer at the start.
 const START_BACKOFF: Duration = Duration::from_secs(1);
@@ -27,17 +32,22 @@ pub(super) struct RunArgs {
     /// longer of the pipeline's lease and its longest backoff]
     #[arg(long, value_name = "DURATION", requires = "until_idle", value_parser = config::duration)]
     idle_wait: Option<Duration>,
+    /// Carry over changes of the file and of its plugins while running, as SIGHUP does
+    #[arg(long, conflicts_with = "until_idle")]
+    watch: bool,
     /// Run although Redis may evict streams when its memory is full
     #[arg(long)]
     allow_eviction: bool,
 }
 
 pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
+    // Before it is read: what changes afterwards is seen as a change.
+    let mark = Mark::of(&args.file);
     let config = context.load_argument(&args.file)?;
-    let host = pipelines::host()?;
-    let plugins = pipelines::load_plugins(&host, &config).await?;
+    let plugins = load_plugins(&config).await?;
     let stop = CancellationToken::new();
     signals::listen(stop.clone())?;
+    let hangup = signals::hangup()?;
 
     let Some((store, pipelines)) = start(context, &config, &args, &plugins, &stop).await? else {
         return Ok(());
@@ -46,13 +56,54 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
         drain_timeout: config.engine.drain_timeout,
         until_idle: args.until_idle.then_some(UntilIdle { wait: args.idle_wait }),
         consumer: consumer_name(),
+        hops_max: config.engine.max_hops,
     };
     tracing::info!(backend = %store.target, consumer = settings.consumer, pipelines = pipelines.len(), "running");
-    // Guests run on threads of their own: none of them can hold up a renewal or a settlement.
-    let handlers = tokio::runtime::Builder::new_multi_thread().thread_name("handler").enable_all().build()?;
-    let ended = engine::run(store.backend, pipelines, settings, handlers.handle().clone(), stop).await;
-    handlers.shutdown_background();
+    let (remote, changes) = engine::remote();
+    let changes = if args.until_idle {
+        signals::ignore(hangup);
+        None
+    } else {
+        let read = context.reader(&args.file);
+        let backend = Arc::clone(&store.backend);
+        let reloader = Reloader::new(backend, remote, (args.file.clone(), mark, read), config, plugins);
+        tokio::spawn(keep_up(reloader, hangup, args.watch));
+        Some(changes)
+    };
+    let ended = engine::run(store.backend, pipelines, settings, Arc::default(), changes, stop).await;
     report(context, &ended)
+}
+
+/// Reloads, and resumes what paused, when the process is told to; reloads with `watch` when a file has
+/// changed.
+async fn keep_up(mut reloader: Reloader, mut hangup: Signal, watch: bool) {
+    let mut files = Watch::new();
+    loop {
+        if watch {
+            files.set_files(reloader.files());
+        }
+        tokio::select! {
+            told = hangup.recv() => match told {
+                Some(()) => {
+                    tracing::info!("SIGHUP: looking for changes of the file and its plugins");
+                    reloader.reload().await;
+                    // Last, so that those go on with the newest build.
+                    reloader.resume().await;
+                }
+                None => return,
+            },
+            () = files.changed(), if watch => {
+                reloader.reload().await;
+            }
+        }
+    }
+}
+
+async fn load_plugins(config: &Config) -> Result<Plugins, Exit> {
+    Plugins::load(plugin_host()?, config).await.map_err(|problems| {
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Exit::usage(problems.join("\n"))
+    })
 }
 
 /// Opens the store and makes everything ready; `None` where a signal came first. A service waits
@@ -61,7 +112,7 @@ async fn start(
     context: &Context,
     config: &Config,
     args: &RunArgs,
-    plugins: &pipelines::Plugins,
+    plugins: &Plugins,
     stop: &CancellationToken,
 ) -> Result<Option<(Store, Vec<Pipeline>)>, Exit> {
     let mut said = false;
@@ -98,28 +149,31 @@ async fn try_start(
     context: &Context,
     config: &Config,
     args: &RunArgs,
-    plugins: &pipelines::Plugins,
+    plugins: &Plugins,
 ) -> Result<(Store, Vec<Pipeline>), Exit> {
     let store = context.open(&config.backend, &config.engine, Access::Create).await?;
     if let Some(redis) = &store.redis {
         super::check::server_fit(redis, args.allow_eviction).await?;
+        super::check::unbounded(config).for_each(|detail| tracing::warn!("{detail}"));
     }
     let mut ready = Vec::with_capacity(config.pipelines.len());
     for pipeline in &config.pipelines {
-        let wanted = pipelines::wanted(config, pipeline);
-        let prepared = prepare(store.backend.as_ref(), &wanted).await;
-        let prepared = prepared
-            .map_err(|error: PrepareError| pipelines::prepare_failed(pipeline.name.as_str(), error))?;
-        if prepared.created_stream {
-            tracing::info!(stream = %wanted.group.stream, partitions = prepared.partitions.len(), "created the stream");
-        }
-        if prepared.created_group {
-            let (stream, group) = (&wanted.group.stream, &wanted.group.group);
-            tracing::info!(%stream, %group, max_attempts = prepared.max_attempts, "created the group");
-        }
-        ready.push(pipelines::ready(pipeline, wanted, prepared, plugins)?);
+        // The file was validated: each pipeline's plugin is in it, and all of them were loaded.
+        let slot = plugins.slot(&pipeline.plugin);
+        let slot = slot.ok_or_else(|| Exit::usage(format!("there is no plugin `{}`", pipeline.plugin)))?;
+        let assembled = assemble(store.backend.as_ref(), config, pipeline, slot).await;
+        ready.push(assembled.map_err(prepare_failed)?);
     }
     Ok((store, ready))
+}
+
+/// A mismatch between file and store is the file's to mend.
+fn prepare_failed(AssembleError { pipeline, error }: AssembleError) -> Exit {
+    let exit = match error {
+        PrepareError::Store(error) => Exit::from(error),
+        error => Exit::Usage(error.into()),
+    };
+    exit.context(format!("pipeline `{pipeline}`"))
 }
 
 /// Unique per start, so that a dead process is never taken for a living one.

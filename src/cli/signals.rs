@@ -1,6 +1,6 @@
-//! SIGTERM and SIGINT: the first begins a drain, the second ends the process at once.
+//! SIGTERM and SIGINT: the first begins a drain, the second ends the process at once. SIGHUP reloads.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
@@ -27,4 +27,21 @@ pub(super) fn listen(stop: CancellationToken) -> Result<(), Exit> {
         std::process::exit(INTERRUPTED);
     });
     Ok(())
+}
+
+/// SIGHUP, which from now on no longer ends the process.
+///
+/// # Errors
+/// The process cannot listen to signals.
+pub(super) fn hangup() -> Result<Signal, Exit> {
+    Ok(signal(SignalKind::hangup())?)
+}
+
+/// Says of each SIGHUP that it does nothing here.
+pub(super) fn ignore(mut hangup: Signal) {
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::warn!("SIGHUP: a run that ends when idle does not reload");
+        }
+    });
 }

@@ -7,6 +7,7 @@
 //! where it can, so that one reading finds as many as possible.
 
 mod bounds;
+mod grants;
 mod mask;
 mod pipeline;
 mod plugin;
@@ -28,6 +29,8 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::event::Name;
+use crate::grants::Grants;
+use crate::outcome::OnFault;
 use crate::retry::RetryPolicy;
 use crate::target::Target;
 
@@ -97,6 +100,18 @@ pub struct Plugin {
     pub timeout: Duration,
     /// Most memory of one instance in bytes: 1 MiB to 4 GiB, 256 MiB by default.
     pub max_memory: u64,
+    /// Most time that one call may compute: 5 ms to 1 h; `None` leaves it to the timeout.
+    pub max_cpu: Option<Duration>,
+    /// Most instances at the same time, over all pipelines: 1 to 65,536, 1,024 by default.
+    pub max_instances: u32,
+    /// Calls after which an instance is replaced: 1 to 1,000,000,000, 10,000 by default.
+    pub max_calls: u32,
+    /// Most lines that one call logs: 0 to 100,000, 1,000 by default.
+    pub max_log_lines: u32,
+    /// What one call may stage.
+    pub effects: PluginEffects,
+    /// What it may do.
+    pub grants: Grants,
     /// What it reads through `wasi:config`, in the order of the keys; each key once. Values may be
     /// secrets, and are not shown.
     pub config: Vec<(String, String)>,
@@ -110,18 +125,41 @@ impl fmt::Debug for Plugin {
             .field("path", &self.path)
             .field("timeout", &self.timeout)
             .field("max_memory", &self.max_memory)
+            .field("max_cpu", &self.max_cpu)
+            .field("max_instances", &self.max_instances)
+            .field("max_calls", &self.max_calls)
+            .field("max_log_lines", &self.max_log_lines)
+            .field("effects", &self.effects)
+            .field("grants", &self.grants)
             .field("config_keys", &keys)
             .finish()
     }
 }
 
-/// How a stream is created that does not exist yet.
+/// How much one call of a plugin may stage in its outbox and in its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginEffects {
+    /// Most bytes of the events together that it appends: 1 KiB to 64 MiB, 4 MiB by default.
+    pub max_outbox: u64,
+    /// Most events that it appends: 1 to 10,000, 1,000 by default.
+    pub max_outbox_events: u32,
+    /// Most bytes of state that it reads and writes: 1 KiB to 64 MiB, 4 MiB by default.
+    pub max_state: u64,
+    /// Most keys of state that it reads and writes: 1 to 10,000, 1,000 by default.
+    pub max_state_keys: u32,
+}
+
+/// How a stream is created that does not exist yet, and what is kept of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Its name, a portable one.
     pub name: Name,
     /// Its number of partitions: 1 to 1024, 1 by default.
     pub partitions: u32,
+    /// How long its events are kept at least: 1 min to 3650 d; `None` is for ever.
+    pub max_age: Option<Duration>,
+    /// How many events of each partition are kept at most: 1 to 10^12; `None` is all.
+    pub max_length: Option<u64>,
 }
 
 /// Settings of the process that runs pipelines or appends.
@@ -131,6 +169,8 @@ pub struct Engine {
     pub drain_timeout: Duration,
     /// Largest event that may be appended, in bytes: 1 KiB to 64 MiB, 4 MiB by default.
     pub max_event_bytes: usize,
+    /// Handlers that an event may come through: 1 to 1,000, 32 by default.
+    pub max_hops: u32,
 }
 
 impl Default for Engine {
@@ -138,6 +178,7 @@ impl Default for Engine {
         Self {
             drain_timeout: bounds::DRAIN_TIMEOUT_DEFAULT,
             max_event_bytes: crate::event::EVENT_BYTES_MAX_DEFAULT,
+            max_hops: bounds::MAX_HOPS_DEFAULT,
         }
     }
 }
@@ -169,6 +210,8 @@ pub struct Pipeline {
     /// How failures are repeated: waits of 1 ms to 30 d, 200 ms doubling up to 1 min by default.
     /// Its `max_attempts` is [`Pipeline::max_attempts`], or the default for a new group.
     pub retry: RetryPolicy,
+    /// What happens when a call ends without an answer.
+    pub on_fault: OnFault,
 }
 
 /// Which partitions of its stream a pipeline reads.

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::event::{GroupKey, Name};
+use crate::outcome::OnFault;
 use crate::retry::RetryPolicy;
 
 use super::problem::{Problem, list, nearest, quoted};
-use super::raw::{RawConfig, RawPartitions, RawPipeline, RawRetry};
+use super::raw::{RawConfig, RawOnFault, RawPartitions, RawPipeline, RawRetry};
 use super::resolve::Resolver;
 use super::table::At;
 use super::{Partitions, Pipeline, Start, bounds, units};
@@ -58,7 +59,12 @@ impl Resolver<'_> {
             this.word("start", raw, &[("beginning", Start::Beginning), ("end", Start::End)])
         });
         let retry = self.retry(&raw.retry);
+        let on_fault = match &raw.on_fault {
+            Some(on_fault) => self.on_fault(on_fault),
+            None => Some(OnFault::default()),
+        };
         Some(Pipeline {
+            on_fault: on_fault?,
             name: name?,
             stream: stream?,
             group: group?,
@@ -71,6 +77,40 @@ impl Resolver<'_> {
             max_attempts: raw.retry.max_attempts.as_ref().and(retry.as_ref()).map(|retry| retry.max_attempts),
             retry: retry?,
         })
+    }
+
+    fn on_fault(&mut self, raw: &RawOnFault) -> Option<OnFault> {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Action {
+            Retry,
+            DeadLetter,
+            Pause,
+        }
+        let after =
+            self.integer("after", raw.after.as_ref(), &bounds::FAULTS_AFTER, bounds::FAULTS_AFTER_DEFAULT);
+        let twice = after.unwrap_or_default().saturating_mul(2);
+        let of = self.integer("of", raw.of.as_ref(), &bounds::FAULTS_OF, twice);
+        let words = [("retry", Action::Retry), ("dead-letter", Action::DeadLetter), ("pause", Action::Pause)];
+        let action = self.word("action", raw.action.as_ref()?, &words)?;
+        let idle = raw.after.as_ref().or(raw.of.as_ref());
+        if let Some(key) = idle.filter(|_| action != Action::Pause) {
+            let problem = Problem::at(&key.span, "`after` and `of` say when a pipeline pauses");
+            self.report(problem.help("write `action = \"pause\"`, or leave them out"));
+            return None;
+        }
+        let (after, of) = (after?, of?);
+        match action {
+            Action::Retry => Some(OnFault::Retry),
+            Action::DeadLetter => Some(OnFault::DeadLetter),
+            Action::Pause if of >= after => Some(OnFault::Pause { after, of }),
+            Action::Pause => {
+                let at = raw.of.as_ref().or(raw.after.as_ref())?;
+                let problem =
+                    Problem::at(&at.span, format!("there are never {after} faults among {of} attempts"));
+                self.report(problem.help("`of` is at least `after`"));
+                None
+            }
+        }
     }
 
     /// The name of a stream or group that may exist already.

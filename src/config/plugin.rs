@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
@@ -10,7 +11,7 @@ use super::problem::Problem;
 use super::raw::RawPlugin;
 use super::resolve::{Resolver, Text, literal};
 use super::table::At;
-use super::{Plugin, bounds};
+use super::{Plugin, PluginEffects, bounds};
 
 impl Resolver<'_> {
     pub(super) fn plugins(&mut self, raw: &[(At<String>, RawPlugin)]) -> Option<Vec<Plugin>> {
@@ -30,6 +31,25 @@ impl Resolver<'_> {
             &bounds::MAX_MEMORY_BYTES,
             bounds::MAX_MEMORY_BYTES_DEFAULT,
         );
+        let limits = self.effect_limits(raw);
+        let max_cpu = self.optional(raw.max_cpu.as_ref(), |this, raw| {
+            this.duration("max_cpu", Some(raw), &bounds::MAX_CPU, Duration::ZERO)
+        });
+        let max_instances = self.integer(
+            "max_instances",
+            raw.max_instances.as_ref(),
+            &bounds::MAX_INSTANCES,
+            bounds::MAX_INSTANCES_DEFAULT,
+        );
+        let max_calls =
+            self.integer("max_calls", raw.max_calls.as_ref(), &bounds::MAX_CALLS, bounds::MAX_CALLS_DEFAULT);
+        let max_log_lines = self.integer(
+            "max_log_lines",
+            raw.max_log_lines.as_ref(),
+            &bounds::MAX_LOG_LINES,
+            bounds::MAX_LOG_LINES_DEFAULT,
+        );
+        let grants = self.grants(raw);
         let config: Vec<Option<(String, String)>> =
             raw.config.iter().map(|(key, value)| Some((key.clone(), self.setting(value)?))).collect();
         Some(Plugin {
@@ -37,7 +57,47 @@ impl Resolver<'_> {
             path: path?,
             timeout: timeout?,
             max_memory: max_memory?,
+            max_cpu: max_cpu?,
+            max_instances: max_instances?,
+            max_calls: max_calls?,
+            max_log_lines: max_log_lines?,
+            effects: limits?,
+            grants: grants?,
             config: config.into_iter().collect::<Option<_>>()?,
+        })
+    }
+
+    /// What a call may stage.
+    fn effect_limits(&mut self, raw: &RawPlugin) -> Option<PluginEffects> {
+        let max_outbox = self.size(
+            "max_outbox",
+            raw.max_outbox.as_ref(),
+            &bounds::MAX_OUTBOX_BYTES,
+            bounds::MAX_OUTBOX_BYTES_DEFAULT,
+        );
+        let max_outbox_events = self.integer(
+            "max_outbox_events",
+            raw.max_outbox_events.as_ref(),
+            &bounds::MAX_OUTBOX_EVENTS,
+            bounds::MAX_OUTBOX_EVENTS_DEFAULT,
+        );
+        let max_state = self.size(
+            "max_state",
+            raw.max_state.as_ref(),
+            &bounds::MAX_STATE_BYTES,
+            bounds::MAX_STATE_BYTES_DEFAULT,
+        );
+        let max_state_keys = self.integer(
+            "max_state_keys",
+            raw.max_state_keys.as_ref(),
+            &bounds::MAX_STATE_KEYS,
+            bounds::MAX_STATE_KEYS_DEFAULT,
+        );
+        Some(PluginEffects {
+            max_outbox: max_outbox?,
+            max_outbox_events: max_outbox_events?,
+            max_state: max_state?,
+            max_state_keys: max_state_keys?,
         })
     }
 

@@ -20,7 +20,7 @@ pub(super) struct RawConfig {
     /// The WebAssembly components that handle events, by name: letters, digits, `.`, `_` and `-`.
     #[schemars(with = "Option<BTreeMap<String, RawPlugin>>")]
     pub(super) plugins: Vec<(At<String>, RawPlugin)>,
-    /// How streams are created that do not exist yet, by name: letters, digits, `.`, `_` and `-`.
+    /// How streams are created that do not exist yet, and what is kept of them, by name: letters, digits, `.`, `_` and `-`.
     #[schemars(with = "Option<BTreeMap<String, RawStream>>")]
     pub(super) streams: Vec<(At<String>, RawStream)>,
     /// Settings of the process that runs the pipelines.
@@ -62,13 +62,92 @@ pub(super) struct RawPlugin {
     /// Most memory that one instance of the plugin may have: 1MiB to 4GiB.
     #[schemars(extend("pattern" = units::SIZE_PATTERN, "default" = units::show_size(bounds::MAX_MEMORY_BYTES_DEFAULT)))]
     pub(super) max_memory: Option<At<String>>,
+    /// Most time that one call may compute, waiting not counted: 5ms to 1h. Default: no limit of its own.
+    #[schemars(extend("pattern" = units::DURATION_PATTERN))]
+    pub(super) max_cpu: Option<At<String>>,
+    /// Most instances of the plugin at the same time, over all pipelines: calls above it wait.
+    #[schemars(extend(
+        "minimum" = bounds::MAX_INSTANCES.start(), "maximum" = bounds::MAX_INSTANCES.end(),
+        "default" = bounds::MAX_INSTANCES_DEFAULT
+    ))]
+    pub(super) max_instances: Option<At<i64>>,
+    /// Calls after which an instance is replaced by a fresh one.
+    #[schemars(extend(
+        "minimum" = bounds::MAX_CALLS.start(), "maximum" = bounds::MAX_CALLS.end(),
+        "default" = bounds::MAX_CALLS_DEFAULT
+    ))]
+    pub(super) max_calls: Option<At<i64>>,
+    /// Most lines that one call may log; of the others only the number is told.
+    #[schemars(extend(
+        "minimum" = bounds::MAX_LOG_LINES.start(), "maximum" = bounds::MAX_LOG_LINES.end(),
+        "default" = bounds::MAX_LOG_LINES_DEFAULT
+    ))]
+    pub(super) max_log_lines: Option<At<i64>>,
+    /// Most bytes of the events together that one call appends: 1KiB to 64MiB.
+    #[schemars(extend("pattern" = units::SIZE_PATTERN, "default" = units::show_size(bounds::MAX_OUTBOX_BYTES_DEFAULT)))]
+    pub(super) max_outbox: Option<At<String>>,
+    /// Most events that one call appends.
+    #[schemars(extend(
+        "minimum" = bounds::MAX_OUTBOX_EVENTS.start(), "maximum" = bounds::MAX_OUTBOX_EVENTS.end(),
+        "default" = bounds::MAX_OUTBOX_EVENTS_DEFAULT
+    ))]
+    pub(super) max_outbox_events: Option<At<i64>>,
+    /// Most bytes of state that one call reads and writes: 1KiB to 64MiB.
+    #[schemars(extend("pattern" = units::SIZE_PATTERN, "default" = units::show_size(bounds::MAX_STATE_BYTES_DEFAULT)))]
+    pub(super) max_state: Option<At<String>>,
+    /// Most keys of state that one call reads and writes.
+    #[schemars(extend(
+        "minimum" = bounds::MAX_STATE_KEYS.start(), "maximum" = bounds::MAX_STATE_KEYS.end(),
+        "default" = bounds::MAX_STATE_KEYS_DEFAULT
+    ))]
+    pub(super) max_state_keys: Option<At<i64>>,
+    /// Hosts that it may send HTTP requests to: `name`, `name:port`, `*.name`, `address`, `[v6 address]:port`.
+    /// Without a port, 443 for HTTPS and 80 for HTTP. A private address must be granted as an address.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) allow_http: Vec<At<String>>,
+    /// Environment variables of the engine that it sees, by name. Each must be set.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) allow_env: Vec<At<String>>,
+    /// Directories that it sees: a path, relative to this file, to read at the same path; or a table.
+    #[schemars(with = "Option<Vec<RawDir>>")]
+    pub(super) allow_dirs: Vec<RawDir>,
+    /// Streams that it may append to. `run` creates those that do not exist.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) allow_streams: Vec<At<String>>,
+    /// Buckets of state that it shares with other pipelines: its own name for one, and the bucket's name.
+    #[schemars(with = "Option<BTreeMap<String, String>>")]
+    pub(super) buckets: Vec<(At<String>, At<String>)>,
     /// What the plugin reads through `wasi:config`: strings as they are, dates and times as strings,
     /// other values as their JSON text.
     #[schemars(with = "Option<BTreeMap<String, Json>>")]
     pub(super) config: Vec<(String, At<Json>)>,
 }
 
-/// How a stream is created.
+/// A directory that a plugin sees.
+#[derive(Debug)]
+pub(super) enum RawDir {
+    /// A path, to read.
+    Path(At<String>),
+    /// With more to say.
+    Table(RawDirTable),
+}
+
+/// A directory that a plugin sees.
+#[derive(Debug, Default, JsonSchema)]
+#[schemars(deny_unknown_fields, rename = "Directory")]
+pub(super) struct RawDirTable {
+    /// The directory, relative to this file.
+    #[schemars(required)]
+    pub(super) path: Option<At<String>>,
+    /// Where the plugin sees it. Default: `path` as it is written.
+    #[schemars(extend("minLength" = 1))]
+    pub(super) guest: Option<At<String>>,
+    /// Whether the plugin may change what is in it.
+    #[schemars(extend("default" = false))]
+    pub(super) write: Option<At<bool>>,
+}
+
+/// How a stream is created, and what is kept of it.
 #[derive(Debug, Default, JsonSchema)]
 #[schemars(deny_unknown_fields, rename = "Stream")]
 pub(super) struct RawStream {
@@ -78,6 +157,14 @@ pub(super) struct RawStream {
         "default" = bounds::PARTITIONS_DEFAULT
     ))]
     pub(super) partitions: Option<At<i64>>,
+    /// Events that were appended longer ago are removed once all groups have settled them: 1m to
+    /// 3650d. Default: none is too old.
+    #[schemars(extend("pattern" = units::DURATION_PATTERN))]
+    pub(super) max_age: Option<At<String>>,
+    /// Of each partition no more events than this are kept, once all groups have settled the older
+    /// ones. Default: all are.
+    #[schemars(extend("minimum" = bounds::MAX_LENGTH.start(), "maximum" = bounds::MAX_LENGTH.end()))]
+    pub(super) max_length: Option<At<i64>>,
 }
 
 /// Settings of the process that runs the pipelines.
@@ -93,6 +180,13 @@ pub(super) struct RawEngine {
     /// Largest event that may be appended: 1KiB to 64MiB.
     #[schemars(extend("pattern" = units::SIZE_PATTERN, "default" = "4MiB"))]
     pub(super) max_event_bytes: Option<At<String>>,
+    /// Handlers that an event may come through, each deriving from the one before, until one that
+    /// derives more makes a dead letter of it.
+    #[schemars(extend(
+        "minimum" = bounds::MAX_HOPS.start(), "maximum" = bounds::MAX_HOPS.end(),
+        "default" = bounds::MAX_HOPS_DEFAULT
+    ))]
+    pub(super) max_hops: Option<At<i64>>,
 }
 
 /// Hands the events of one stream to one plugin, under one consumer group.
@@ -133,6 +227,27 @@ pub(super) struct RawPipeline {
     /// How failures are repeated.
     #[schemars(with = "Option<RawRetry>")]
     pub(super) retry: RawRetry,
+    /// What happens when a call ends without an answer: a trap, a timeout, too much memory.
+    #[schemars(with = "Option<RawOnFault>")]
+    pub(super) on_fault: Option<RawOnFault>,
+}
+
+/// What happens when a call ends without an answer.
+#[derive(Debug, Default, JsonSchema)]
+#[schemars(deny_unknown_fields, rename = "OnFault")]
+pub(super) struct RawOnFault {
+    /// `retry` as any failure, `dead-letter` at once, or `retry` and `pause` the pipeline when there are too many.
+    #[schemars(required, extend("enum" = ["retry", "dead-letter", "pause"], "default" = "retry"))]
+    pub(super) action: Option<At<String>>,
+    /// With `pause`: faults after which the pipeline pauses.
+    #[schemars(extend(
+        "minimum" = bounds::FAULTS_AFTER.start(), "maximum" = bounds::FAULTS_AFTER.end(),
+        "default" = bounds::FAULTS_AFTER_DEFAULT
+    ))]
+    pub(super) after: Option<At<i64>>,
+    /// With `pause`: the last so many attempts among which faults count, at least `after`. Default: twice `after`.
+    #[schemars(extend("minimum" = bounds::FAULTS_OF.start(), "maximum" = bounds::FAULTS_OF.end()))]
+    pub(super) of: Option<At<i64>>,
 }
 
 /// How failures of a pipeline are repeated.

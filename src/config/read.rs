@@ -7,18 +7,41 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::problem::{Problem, quoted};
 use super::raw::{
-    RawBackend, RawConfig, RawEngine, RawPartitions, RawPipeline, RawPlugin, RawRetry, RawStream,
+    RawBackend, RawConfig, RawDir, RawDirTable, RawEngine, RawOnFault, RawPartitions, RawPipeline, RawPlugin,
+    RawRetry, RawStream,
 };
 use super::table::{At, Shape, Table, saturated, wrong_type};
-use super::units;
+use super::{grants, units};
 
 type Problems = Vec<Problem>;
 
 const FILE: Shape = Shape { name: "", keys: &["backend", "plugins", "streams", "engine", "pipeline"] };
 const BACKEND: Shape = Shape { name: "[backend]", keys: &["url", "namespace", "synchronous"] };
-const PLUGIN: Shape = Shape { name: "[plugins.NAME]", keys: &["path", "timeout", "max_memory", "config"] };
-const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions"] };
-const ENGINE: Shape = Shape { name: "[engine]", keys: &["drain_timeout", "max_event_bytes"] };
+const PLUGIN: Shape = Shape {
+    name: "[plugins.NAME]",
+    keys: &[
+        "path",
+        "timeout",
+        "max_memory",
+        "max_cpu",
+        "max_instances",
+        "max_calls",
+        "max_log_lines",
+        "max_outbox",
+        "max_outbox_events",
+        "max_state",
+        "max_state_keys",
+        "allow_http",
+        "allow_env",
+        "allow_dirs",
+        "allow_streams",
+        "buckets",
+        "config",
+    ],
+};
+const DIR: Shape = Shape { name: "allow_dirs", keys: &["path", "guest", "write"] };
+const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions", "max_age", "max_length"] };
+const ENGINE: Shape = Shape { name: "[engine]", keys: &["drain_timeout", "max_event_bytes", "max_hops"] };
 const PIPELINE: Shape = Shape {
     name: "[[pipeline]]",
     keys: &[
@@ -32,12 +55,15 @@ const PIPELINE: Shape = Shape {
         "lease",
         "start",
         "retry",
+        "on_fault",
     ],
 };
 const RETRY: Shape = Shape { name: "retry", keys: &["max_attempts", "initial", "factor", "max", "jitter"] };
 
+const ON_FAULT: Shape = Shape { name: "on_fault", keys: &["action", "after", "of"] };
+
 /// Every table of the file.
-const SHAPES: [&Shape; 7] = [&FILE, &BACKEND, &PLUGIN, &STREAM, &ENGINE, &PIPELINE, &RETRY];
+const SHAPES: [&Shape; 9] = [&FILE, &BACKEND, &PLUGIN, &DIR, &STREAM, &ENGINE, &PIPELINE, &RETRY, &ON_FAULT];
 
 impl RawConfig {
     /// Reads the whole file.
@@ -73,14 +99,41 @@ impl RawPlugin {
             path: table.required_string("path", problems),
             timeout: table.string("timeout", units::DURATION_FORM, problems),
             max_memory: table.string("max_memory", units::SIZE_FORM, problems),
+            max_cpu: table.string("max_cpu", units::DURATION_FORM, problems),
+            max_instances: table.integer("max_instances", problems),
+            max_calls: table.integer("max_calls", problems),
+            max_log_lines: table.integer("max_log_lines", problems),
+            max_outbox: table.string("max_outbox", units::SIZE_FORM, problems),
+            max_outbox_events: table.integer("max_outbox_events", problems),
+            max_state: table.string("max_state", units::SIZE_FORM, problems),
+            max_state_keys: table.integer("max_state_keys", problems),
+            allow_http: table.strings("allow_http", grants::HTTP_FORM, problems),
+            allow_env: table.strings("allow_env", grants::ENV_FORM, problems),
+            allow_dirs: read_dirs(table, problems),
+            allow_streams: table.strings("allow_streams", grants::STREAMS_FORM, problems),
+            buckets: read_buckets(table, problems),
             config: read_settings(table, problems),
+        }
+    }
+}
+
+impl RawDirTable {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            path: table.required_string("path", problems),
+            guest: table.string("guest", "", problems),
+            write: table.boolean("write", problems),
         }
     }
 }
 
 impl RawStream {
     fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
-        Self { partitions: table.integer("partitions", problems) }
+        Self {
+            partitions: table.integer("partitions", problems),
+            max_age: table.string("max_age", units::DURATION_FORM, problems),
+            max_length: table.integer("max_length", problems),
+        }
     }
 }
 
@@ -89,6 +142,7 @@ impl RawEngine {
         Self {
             drain_timeout: table.string("drain_timeout", units::DURATION_FORM, problems),
             max_event_bytes: table.string("max_event_bytes", units::SIZE_FORM, problems),
+            max_hops: table.integer("max_hops", problems),
         }
     }
 }
@@ -106,6 +160,19 @@ impl RawPipeline {
             lease: table.string("lease", units::DURATION_FORM, problems),
             start: table.string("start", "", problems),
             retry: read_table(table, "retry", &RETRY, RawRetry::read, problems),
+            on_fault: table
+                .take("on_fault")
+                .and_then(|value| read_value(value, &ON_FAULT, RawOnFault::read, problems)),
+        }
+    }
+}
+
+impl RawOnFault {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self {
+            action: table.required_string("action", problems),
+            after: table.integer("after", problems),
+            of: table.integer("of", problems),
         }
     }
 }
@@ -211,6 +278,48 @@ fn read_numbers(items: &DeArray<'_>, problems: &mut Problems) -> Option<Vec<At<i
     Some(numbers)
 }
 
+/// Reads a plugin's `allow_dirs`.
+fn read_dirs(plugin: &mut Table<'_, '_>, problems: &mut Problems) -> Vec<RawDir> {
+    let Some(value) = plugin.take("allow_dirs") else { return Vec::new() };
+    let DeValue::Array(items) = value.get_ref() else {
+        let problem = wrong_type("allow_dirs", "a list", value.span(), value.get_ref());
+        problems.push(problem.help(grants::DIRS_FORM));
+        return Vec::new();
+    };
+    let dirs = items.iter().filter_map(|item| match item.get_ref() {
+        DeValue::String(path) => Some(RawDir::Path(At::new(path.clone().into_owned(), item.span()))),
+        DeValue::Table(_) => read_value(item, &DIR, RawDirTable::read, problems).map(RawDir::Table),
+        other => {
+            let problem = wrong_type("allow_dirs", "a list of strings and tables", item.span(), other);
+            problems.push(problem.help(grants::DIRS_FORM));
+            None
+        }
+    });
+    dirs.collect()
+}
+
+/// Reads a plugin's `buckets`.
+fn read_buckets(plugin: &mut Table<'_, '_>, problems: &mut Problems) -> Vec<(At<String>, At<String>)> {
+    let Some(value) = plugin.take("buckets") else { return Vec::new() };
+    let DeValue::Table(table) = value.get_ref() else {
+        let problem = wrong_type("buckets", "a table", value.span(), value.get_ref());
+        problems.push(problem.help(grants::BUCKETS_FORM));
+        return Vec::new();
+    };
+    let buckets = table.iter().filter_map(|(name, value)| match value.get_ref() {
+        DeValue::String(bucket) => Some((
+            At::new(name.get_ref().clone().into_owned(), name.span()),
+            At::new(bucket.clone().into_owned(), value.span()),
+        )),
+        other => {
+            let problem = wrong_type("buckets", "a table of strings", value.span(), other);
+            problems.push(problem.help(grants::BUCKETS_FORM));
+            None
+        }
+    });
+    buckets.collect()
+}
+
 /// Reads a plugin's `config`.
 fn read_settings(plugin: &mut Table<'_, '_>, problems: &mut Problems) -> Vec<(String, At<Json>)> {
     let Some(value) = plugin.take("config") else { return Vec::new() };
@@ -271,10 +380,12 @@ mod tests {
             (&FILE, "/properties"),
             (&BACKEND, "/$defs/Backend/properties"),
             (&PLUGIN, "/$defs/Plugin/properties"),
+            (&DIR, "/$defs/Directory/properties"),
             (&STREAM, "/$defs/Stream/properties"),
             (&ENGINE, "/$defs/Engine/properties"),
             (&PIPELINE, "/$defs/Pipeline/properties"),
             (&RETRY, "/$defs/Retry/properties"),
+            (&ON_FAULT, "/$defs/OnFault/properties"),
         ] {
             let properties = schema.pointer(place).and_then(Json::as_object).unwrap();
             let described: BTreeSet<&str> = properties.keys().map(String::as_str).collect();

@@ -69,6 +69,11 @@ impl<'a> Resolver<'a> {
         self.base_dir
     }
 
+    /// The value of an environment variable.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        (self.env)(name)
+    }
+
     pub(super) fn report(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
@@ -129,20 +134,27 @@ impl<'a> Resolver<'a> {
     }
 
     fn streams(&mut self, raw: &[(At<String>, RawStream)]) -> Option<Vec<Stream>> {
-        let streams: Vec<Option<Stream>> = raw
-            .iter()
-            .map(|(name, raw)| {
-                let name = self.new_name(&literal(name));
-                let partitions = self.integer(
-                    "partitions",
-                    raw.partitions.as_ref(),
-                    &bounds::PARTITIONS,
-                    bounds::PARTITIONS_DEFAULT,
-                );
-                Some(Stream { name: name?, partitions: partitions? })
-            })
-            .collect();
+        let streams: Vec<Option<Stream>> = raw.iter().map(|(name, raw)| self.stream(name, raw)).collect();
         streams.into_iter().collect()
+    }
+
+    fn stream(&mut self, name: &At<String>, raw: &RawStream) -> Option<Stream> {
+        let name = self.new_name(&literal(name));
+        let partitions = raw.partitions.as_ref();
+        let partitions =
+            self.integer("partitions", partitions, &bounds::PARTITIONS, bounds::PARTITIONS_DEFAULT);
+        let max_age = self.optional(raw.max_age.as_ref(), |this, raw| {
+            this.duration("max_age", Some(raw), &bounds::MAX_AGE, *bounds::MAX_AGE.end())
+        });
+        let max_length = self.optional(raw.max_length.as_ref(), Self::max_length);
+        Some(Stream { name: name?, partitions: partitions?, max_age: max_age?, max_length: max_length? })
+    }
+
+    fn max_length(&mut self, raw: &At<i64>) -> Option<u64> {
+        let (start, end) = (bounds::MAX_LENGTH.start(), bounds::MAX_LENGTH.end());
+        let form = format!("a whole number from {start} to {end}");
+        let length = u64::try_from(raw.value).unwrap_or(0);
+        self.in_range("max_length", length, &bounds::MAX_LENGTH, &raw.span, &form)
     }
 
     fn engine(&mut self, raw: &RawEngine) -> Option<Engine> {
@@ -156,7 +168,9 @@ impl<'a> Resolver<'a> {
         let max_event_bytes =
             self.size("max_event_bytes", raw.max_event_bytes.as_ref(), &bounds::MAX_EVENT_BYTES, default);
         let max_event_bytes = max_event_bytes.and_then(|bytes| usize::try_from(bytes).ok());
-        Some(Engine { drain_timeout: drain_timeout?, max_event_bytes: max_event_bytes? })
+        let max_hops =
+            self.integer("max_hops", raw.max_hops.as_ref(), &bounds::MAX_HOPS, bounds::MAX_HOPS_DEFAULT);
+        Some(Engine { drain_timeout: drain_timeout?, max_event_bytes: max_event_bytes?, max_hops: max_hops? })
     }
 
     /// Resolves what may be absent: the outer `None` is a problem, the inner one an absence.

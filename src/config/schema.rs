@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value as Json;
 
 use super::bounds;
-use super::raw::{RawConfig, RawPartitions};
+use super::raw::{RawConfig, RawDir, RawDirTable, RawPartitions};
 use super::table::At;
 
 /// The schema of a pipeline file.
@@ -73,5 +73,20 @@ impl JsonSchema for RawPartitions {
                 { "type": "array", "items": number, "minItems": 1, "uniqueItems": true }
             ]
         })
+    }
+}
+
+impl JsonSchema for RawDir {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "DirectoryOrPath".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let table = generator.subschema_for::<RawDirTable>();
+        json_schema!({ "oneOf": [{ "type": "string", "minLength": 1 }, table] })
     }
 }

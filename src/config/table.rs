@@ -86,6 +86,40 @@ impl<'t, 's> Table<'t, 's> {
         }
     }
 
+    /// Takes a list of strings; where it is absent, it is empty. `form` says what one looks like.
+    pub(super) fn strings(
+        &mut self,
+        key: &'static str,
+        form: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<At<String>> {
+        let Some(value) = self.take(key) else { return Vec::new() };
+        let DeValue::Array(items) = value.get_ref() else {
+            problems.push(wrong_type(key, "a list of strings", value.span(), value.get_ref()).help(form));
+            return Vec::new();
+        };
+        let strings = items.iter().filter_map(|item| match item.get_ref() {
+            DeValue::String(text) => Some(At::new(text.clone().into_owned(), item.span())),
+            other => {
+                problems.push(wrong_type(key, "a list of strings", item.span(), other).help(form));
+                None
+            }
+        });
+        strings.collect()
+    }
+
+    /// Takes a truth value.
+    pub(super) fn boolean(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<At<bool>> {
+        let value = self.take(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(truth) => Some(At::new(*truth, value.span())),
+            other => {
+                problems.push(wrong_type(key, "true or false", value.span(), other));
+                None
+            }
+        }
+    }
+
     /// Takes a whole number.
     pub(super) fn integer(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<At<i64>> {
         let value = self.take(key)?;

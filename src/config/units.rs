@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 /// What a duration looks like, as a sentence for messages.
-pub(super) const DURATION_FORM: &str =
-    "a duration is a whole number with its unit, as in \"200ms\", \"5s\", \"1m\", \"2h\" or \"1h30m\"";
+pub(super) const DURATION_FORM: &str = "a duration is a whole number with its unit, as in \"200ms\", \"5s\", \"1m\", \"2h\", \"1h30m\" or \"7d\"";
 
 /// What a size looks like, as a sentence for messages.
 pub(super) const SIZE_FORM: &str =

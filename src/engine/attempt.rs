@@ -3,17 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::brake::Brake;
+use super::contention::Contention;
 use super::handler::{Delivery, Handler};
 use super::leases::Leases;
+use super::lineage::{self, Origin};
 use super::permits::Permit;
 use super::pipeline::Pipeline;
 use super::summary::Counts;
 use crate::event::Leased;
 use crate::outcome::{Settlement, Verdict, decide};
+use crate::plugin::StateSource;
+use crate::telemetry;
 
 /// An event that this engine holds.
 ///
@@ -23,11 +28,15 @@ pub(super) struct Held {
     pub(super) leased: Leased,
     /// Under which the lease is kept.
     pub(super) ticket: u64,
+    /// How often its handler ran again because its state had changed under it.
+    pub(super) reruns: u32,
     /// Cancelled once the lease is lost.
     pub(super) lost: CancellationToken,
     /// What every line of the log about this attempt carries.
     pub(super) span: tracing::Span,
     pub(super) leases: Arc<Leases>,
+    /// Back to the worker, where it waits for what becomes of its verdict: dropped once that is known.
+    pub(super) back: Option<oneshot::Sender<Self>>,
     /// Goes back when the event is settled or given up.
     pub(super) _permit: Permit,
 }
@@ -46,12 +55,32 @@ pub(super) struct Finished {
     pub(super) settlement: Option<Settlement>,
 }
 
+impl Finished {
+    /// Gives the event back if it has to run again, and nothing once its verdict is written or given
+    /// up; `None` where the verdict does not depend on state.
+    fn comes_back(&mut self) -> Option<oneshot::Receiver<Held>> {
+        match &self.settlement.as_ref()?.verdict {
+            Verdict::Ack(effects) if !effects.is_empty() && !effects.reads.is_empty() => {
+                let (back, comes) = oneshot::channel();
+                self.held.back = Some(back);
+                Some(comes)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// One of a pipeline's workers: as many run at once as its `concurrency` says.
 pub(super) struct Worker {
     pub(super) pipeline: Arc<Pipeline>,
+    pub(super) hops_max: u32,
+    /// Where handlers read their state.
+    pub(super) state: Arc<dyn StateSource>,
     pub(super) queue: async_channel::Receiver<Held>,
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) counts: Arc<Counts>,
+    pub(super) brake: Arc<Brake>,
+    pub(super) contention: Arc<Contention>,
     /// Cancelled when a drain begins: nothing new is started.
     pub(super) drain: CancellationToken,
     /// Cancelled when a drain ran out of time: what runs is given up.
@@ -62,21 +91,33 @@ impl Worker {
     /// Handles events until the queue is closed and empty.
     pub(super) async fn run(self) {
         while let Ok(held) = self.queue.recv().await {
-            let finished = self.attempt(held).await;
-            if self.finished.send(finished).await.is_err() {
-                return;
+            let mut next = Some(held);
+            while let Some(held) = next {
+                let mut finished = self.attempt(held).await;
+                let back = self.contention.is_high().then(|| finished.comes_back()).flatten();
+                if self.finished.send(finished).await.is_err() {
+                    return;
+                }
+                next = match back {
+                    None => None,
+                    Some(back) => tokio::select! {
+                        held = back => held.ok(),
+                        () = self.cut.cancelled() => None,
+                    },
+                };
             }
         }
     }
 
     async fn attempt(&self, held: Held) -> Finished {
-        let handler = self.pipeline.handler();
+        let (handler, number) = self.pipeline.handler();
         let digest = handler.digest();
-        let verdict = if self.drain.is_cancelled() {
+        let verdict = if self.drain.is_cancelled() || self.brake.engaged() {
             Some(Verdict::Release)
         } else {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
-            self.verdict(&held, handler.as_ref()).instrument(held.span.clone()).await
+            telemetry::attempt_bound(&held.span, &digest);
+            self.verdict(&held, (handler.as_ref(), number), &digest).instrument(held.span.clone()).await
         };
         held.leases.attempt_over(held.ticket);
         let lease = held.leased.lease.clone();
@@ -85,7 +126,12 @@ impl Worker {
     }
 
     /// The handler's verdict; `None` where the lease was lost meanwhile.
-    async fn verdict(&self, held: &Held, handler: &dyn Handler) -> Option<Verdict> {
+    async fn verdict(
+        &self,
+        held: &Held,
+        (handler, number): (&dyn Handler, u64),
+        digest: &Arc<str>,
+    ) -> Option<Verdict> {
         let Leased { event, lease } = &held.leased;
         let policy = &self.pipeline.retry;
         let delivery = Delivery {
@@ -93,16 +139,25 @@ impl Worker {
             group: self.pipeline.group.group.as_str(),
             attempt: lease.attempt,
             max_attempts: policy.max_attempts,
+            state: Some(Arc::clone(&self.state)),
         };
         tokio::select! {
             biased;
             () = held.lost.cancelled() => None,
             () = self.cut.cancelled() => Some(Verdict::Release),
             result = started(handler.handle(event, &delivery)) => {
+                self.brake.attempted(result.as_ref().err(), handler, number);
                 if let Err(fault) = &result {
                     self.counts.fault(fault.kind);
                 }
-                Some(decide(result, lease.attempt, policy, rand::random()))
+                let origin = Origin {
+                    group: &self.pipeline.group,
+                    plugin: handler.name(),
+                    digest,
+                    hops_max: self.hops_max,
+                };
+                let result = result.map(|outcome| lineage::complete(outcome, event, &origin));
+                Some(decide(result, lease.attempt, policy, self.pipeline.on_fault, rand::random()))
             }
         }
     }

@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::attempt::Held;
+use super::brake::Brake;
 use super::health::{Backoff, Health};
 use super::idle::{IdleWatch, Left, Seat, Step};
 use super::leases::Leases;
 use super::permits::{Permits, Window};
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, PipelineError};
 use super::prepare::{PrepareError, Prepared, Wanted, prepare};
 use super::summary::Counts;
 use crate::backend::{ClaimRequest, Error, ErrorClass, Shared, Start};
@@ -42,6 +43,7 @@ pub(super) struct Dispatcher {
     leases: Arc<Leases>,
     permits: Arc<Permits>,
     counts: Arc<Counts>,
+    brake: Arc<Brake>,
     seat: Seat,
     stop: CancellationToken,
     window: Window,
@@ -54,7 +56,7 @@ pub(super) struct Dispatcher {
     idle: Option<IdleWatch>,
 }
 
-type Wiring = (async_channel::Sender<Held>, Arc<Leases>, Arc<Permits>, Arc<Counts>);
+type Wiring = (async_channel::Sender<Held>, Arc<Leases>, Arc<Permits>, Arc<Counts>, Arc<Brake>);
 
 impl Dispatcher {
     pub(super) fn new(
@@ -62,7 +64,7 @@ impl Dispatcher {
         pipeline: Arc<Pipeline>,
         settings: Arc<Settings>,
         health: Arc<Health>,
-        (queue, leases, permits, counts): Wiring,
+        (queue, leases, permits, counts, brake): Wiring,
         seat: Seat,
         stop: CancellationToken,
     ) -> Self {
@@ -78,6 +80,7 @@ impl Dispatcher {
             leases,
             permits,
             counts,
+            brake,
             seat,
             stop,
             window,
@@ -91,7 +94,7 @@ impl Dispatcher {
     }
 
     /// Claims until stopped. Answers with what was left to others, where it was to end when idle.
-    pub(super) async fn run(mut self) -> Result<Option<Left>, Error> {
+    pub(super) async fn run(mut self) -> Result<Option<Left>, PipelineError> {
         let stop = self.stop.clone();
         loop {
             let room = tokio::select! {
@@ -99,6 +102,10 @@ impl Dispatcher {
                 () = stop.cancelled() => break,
                 room = self.room() => room,
             };
+            if self.brake.engaged() {
+                self.hold().await?;
+                continue;
+            }
             // A claim is never given up half-way: what it took would be held by no one.
             match self.claim(room, false).await {
                 Ok(claimed) => self.took(claimed).await?,
@@ -106,6 +113,20 @@ impl Dispatcher {
             }
         }
         Ok(self.idle.and_then(IdleWatch::left))
+    }
+
+    /// Waits until the pipeline may go on, or is to stop. A run that is to end when idle has no one
+    /// who could resume it.
+    async fn hold(&self) -> Result<(), PipelineError> {
+        if self.idle.is_some() {
+            return Err(PipelineError::Faults);
+        }
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = self.brake.released(&self.pipeline.plugin) => {}
+        }
+        Ok(())
     }
 
     /// Waits until a claim is worth its while, and says for how many events there is room: the
@@ -172,10 +193,11 @@ impl Dispatcher {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.counts.claimed.fetch_add(1, Ordering::Relaxed);
-        let span = telemetry::attempt_span(&self.pipeline.name, &leased, &self.pipeline.handler().digest());
+        let span = telemetry::attempt_span(&self.pipeline.name, &leased);
         let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
         let leases = Arc::clone(&self.leases);
-        let held = Held { leased, ticket, lost, span, leases, _permit: self.permits.take() };
+        let _permit = self.permits.take();
+        let held = Held { leased, ticket, reruns: 0, lost, span, leases, back: None, _permit };
         let sent = self.queue.send(held).await;
         sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))
     }
@@ -217,10 +239,12 @@ impl Dispatcher {
         let until_sweep = self.sweep_at.saturating_duration_since(Instant::now());
         let mut timeout = until_sweep.max(Duration::from_millis(1));
         let busy = self.permits.held() > 0;
+        // Before the look, so that what is appended after it ends the wait.
+        let stirred = self.seat.stirred();
         if let Some(idle) = &mut self.idle
             && !busy
         {
-            match idle.look(&self.backend, &self.pipeline).await {
+            match idle.look(&self.backend, &self.pipeline, &self.counts).await {
                 Ok(Step::Done) => self.seat.idle(),
                 Ok(Step::LookAgain) => {
                     self.sweep_at = Instant::now();
@@ -239,6 +263,7 @@ impl Dispatcher {
             () = self.stop.cancelled() => return Ok(()),
             // A run that is to end when idle ends with the last settlement, which wakes no wait.
             () = self.permits.until(|held| held == 0), if busy && self.idle.is_some() => return Ok(()),
+            () = stirred, if self.idle.is_some() => return Ok(()),
             waited = self.backend.wait(&self.pipeline.group, &self.pipeline.partitions, timeout) => waited,
         };
         if let Err(error) = waited {

@@ -1,8 +1,9 @@
 //! What the engine calls for each event.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use crate::event::Event;
 use crate::outcome::{Fault, Outcome};
@@ -12,6 +13,9 @@ use crate::plugin::Plugin;
 /// Something that handles events: a plugin, or a stand-in in tests of the loop.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
+    /// The handler's name, whatever its build.
+    fn name(&self) -> &str;
+
     /// Names the build that answers.
     fn digest(&self) -> Arc<str>;
 
@@ -22,11 +26,64 @@ pub trait Handler: Send + Sync + 'static {
 
 #[async_trait]
 impl Handler for Plugin {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
     fn digest(&self) -> Arc<str> {
         Arc::clone(Self::digest(self))
     }
 
     async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
         Self::handle(self, event, delivery).await
+    }
+}
+
+/// A plugin's place in the pipelines that use it. A new attempt takes the build that stands there;
+/// a running one keeps the build it began with, which goes once the last of them has ended.
+pub struct Slot {
+    /// With its number: how many stood there before.
+    current: RwLock<(Arc<dyn Handler>, u64)>,
+    replaced: Notify,
+}
+
+impl Slot {
+    /// A place that holds this build.
+    #[must_use]
+    pub fn new(handler: Arc<dyn Handler>) -> Arc<Self> {
+        Arc::new(Self { current: RwLock::new((handler, 0)), replaced: Notify::new() })
+    }
+
+    /// The build that new attempts use.
+    #[must_use]
+    pub fn get(&self) -> Arc<dyn Handler> {
+        self.numbered().0
+    }
+
+    /// The same, and its number: another one for each build, or set of settings, that stood there.
+    pub(super) fn numbered(&self) -> (Arc<dyn Handler>, u64) {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts another build there, and gives back the one that stood there before.
+    pub fn replace(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let number = current.1 + 1;
+        let (before, _) = std::mem::replace(&mut *current, (handler, number));
+        drop(current);
+        self.replaced.notify_waiters();
+        before
+    }
+
+    /// Waits until something else than what has this number stands there.
+    pub(super) async fn other_than(&self, number: u64) {
+        loop {
+            // Registered before the look, so that a change in between is not missed.
+            let replaced = self.replaced.notified();
+            if self.numbered().1 != number {
+                return;
+            }
+            replaced.await;
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Whether the store answers, said once when that changes.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +9,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backend::Error;
+use crate::event::GroupKey;
 
 /// The first wait after a failure; it doubles up to [`BACKOFF_MAX`].
 const BACKOFF_INITIAL: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
+
+/// A group that holds up a stream's retention is named no more often than this.
+const HELD_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Shared by all pipelines of an engine: a store that goes away is one line in the log, and one
 /// more when it is back, however many operations fail meanwhile.
@@ -19,6 +24,8 @@ const BACKOFF_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Health {
     down: AtomicBool,
     since: Mutex<Option<Instant>>,
+    /// When a group was last named that holds up its stream's retention.
+    held: Mutex<HashMap<GroupKey, Instant>>,
 }
 
 impl Health {
@@ -42,6 +49,19 @@ impl Health {
             after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
             "the store answers again"
         );
+    }
+}
+
+impl Health {
+    /// Whether it is time to say that a group holds up its stream's retention. Of all pipelines, the
+    /// first one that asks says it.
+    pub(super) fn says_held(&self, group: &GroupKey) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = held.get(group).is_some_and(|at| at.elapsed() < HELD_AGAIN);
+        if !said {
+            held.insert(group.clone(), Instant::now());
+        }
+        !said
     }
 }
 

@@ -1,14 +1,18 @@
 //! Knows when there is nothing left to do, for `run --until-idle`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use super::pipeline::Pipeline;
-use crate::backend::{Error, Shared};
+use super::summary::Counts;
+use super::sweeper;
+use crate::backend::{Error, ErrorClass, GroupPartition, HolderState, Shared};
 use crate::telemetry;
 
 /// How many pending entries are looked at in one partition; what stands behind them is looked at
@@ -17,6 +21,12 @@ const LOOK_MAX: usize = 1000;
 
 /// How often a claim may find nothing although something should be ready, before it is reported.
 const EMPTY_LOOKS_MAX: u32 = 3;
+
+/// How often in a row what was healed is followed by another look.
+const MENDS_MAX: u32 = 20;
+
+/// Between two looks at an append that is under way.
+const UNWRITTEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// When a run counts as idle.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +39,7 @@ pub struct UntilIdle {
 /// What a pipeline left behind when it ended as idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Left {
-    /// Events between frontier and high watermark.
+    /// Events between frontier and high watermark, and redriven ones that are not settled.
     pub lag: u64,
     /// Entries that others hold, or whose retry is not due yet.
     pub pending: usize,
@@ -38,48 +48,45 @@ pub struct Left {
 }
 
 /// Who of an engine's pipelines is idle.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Board {
-    idle: Mutex<Vec<bool>>,
+    seats: Mutex<Seats>,
     changed: Notify,
+    stirred: Arc<Notify>,
 }
 
-/// One pipeline's place on the board.
+#[derive(Debug, Default)]
+struct Seats {
+    next: u64,
+    idle: BTreeMap<u64, bool>,
+}
+
+/// One pipeline's place on the board; it leaves by dropping it, and then keeps no one waiting.
 #[derive(Debug)]
 pub(super) struct Seat {
     board: Arc<Board>,
-    index: usize,
+    number: u64,
 }
 
 impl Board {
-    pub(super) fn new(pipelines: usize) -> Self {
-        Self { idle: Mutex::new(vec![false; pipelines]), changed: Notify::new() }
+    /// A place for a pipeline that begins, and so is not idle.
+    pub(super) fn seat(self: &Arc<Self>) -> Seat {
+        let mut seats = self.seats();
+        let number = seats.next;
+        seats.next += 1;
+        seats.idle.insert(number, false);
+        Seat { board: Arc::clone(self), number }
     }
 
-    pub(super) fn seat(self: &Arc<Self>, index: usize) -> Seat {
-        Seat { board: Arc::clone(self), index }
-    }
-
-    /// A pipeline that has ended keeps no one waiting.
-    pub(super) fn leave(&self, index: usize) {
-        self.set(index, true);
-    }
-
-    fn set(&self, index: usize, idle: bool) {
-        let mut seats = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = seats.get_mut(index)
-            && *seat != idle
-        {
-            *seat = idle;
-            self.changed.notify_one();
-        }
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all pipelines are idle at the same time.
     pub(super) async fn all_idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|idle| *idle) {
+            if self.seats().idle.values().all(|idle| *idle) {
                 return;
             }
             changed.await;
@@ -88,12 +95,46 @@ impl Board {
 }
 
 impl Seat {
+    pub(super) fn stirrer(&self) -> Stirrer {
+        Stirrer(Arc::clone(&self.board))
+    }
+
+    /// Waits until someone stirs, from the call on.
+    pub(super) fn stirred(&self) -> OwnedNotified {
+        Arc::clone(&self.board.stirred).notified_owned()
+    }
+
     pub(super) fn busy(&self) {
-        self.board.set(self.index, false);
+        self.set(false);
     }
 
     pub(super) fn idle(&self) {
-        self.board.set(self.index, true);
+        self.set(true);
+    }
+
+    fn set(&self, idle: bool) {
+        if self.board.seats().idle.insert(self.number, idle) != Some(idle) {
+            self.board.changed.notify_one();
+        }
+    }
+}
+
+/// Wakes the pipelines of an engine that think they are idle.
+#[derive(Clone, Debug)]
+pub(super) struct Stirrer(Arc<Board>);
+
+impl Stirrer {
+    /// There may be new work for any pipeline: none is idle until it has looked again.
+    pub(super) fn stir(&self) {
+        self.0.seats().idle.values_mut().for_each(|idle| *idle = false);
+        self.0.stirred.notify_waiters();
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.board.seats().idle.remove(&self.number);
+        self.board.changed.notify_one();
     }
 }
 
@@ -115,18 +156,20 @@ pub(super) struct IdleWatch {
     since: Option<Instant>,
     empty_looks: u32,
     announced_until: Option<Instant>,
+    mends: u32,
     left: Option<Left>,
 }
 
 impl IdleWatch {
     pub(super) fn new(until: &UntilIdle, pipeline: &Pipeline) -> Self {
         let wait = until.wait.unwrap_or_else(|| pipeline.lease.max(pipeline.retry.backoff_max()));
-        Self { wait, since: None, empty_looks: 0, announced_until: None, left: None }
+        Self { wait, since: None, empty_looks: 0, announced_until: None, mends: 0, left: None }
     }
 
     /// There was work.
     pub(super) fn busy(&mut self) {
         (self.since, self.empty_looks, self.announced_until, self.left) = (None, 0, None, None);
+        self.mends = 0;
     }
 
     pub(super) fn left(self) -> Option<Left> {
@@ -134,22 +177,67 @@ impl IdleWatch {
     }
 
     /// Looks at what is left, while this pipeline holds nothing itself.
-    pub(super) async fn look(&mut self, backend: &Shared, pipeline: &Pipeline) -> Result<Step, Error> {
+    pub(super) async fn look(
+        &mut self,
+        backend: &Shared,
+        pipeline: &Pipeline,
+        counts: &Counts,
+    ) -> Result<Step, Error> {
         let info = backend.group_info(&pipeline.group).await?;
-        let lag = info.lag(|partition| pipeline.partitions.contains(&partition));
+        let own = info.partitions.iter().filter(|p| pipeline.partitions.contains(&p.partition));
+        let unsettled: Vec<&GroupPartition> = own.filter(|p| p.lag() + p.redriven > 0).collect();
         let mut pending = Vec::new();
-        if lag > 0 {
-            for partition in &pipeline.partitions {
-                let entries = backend.pending(&pipeline.group, *partition, None, LOOK_MAX).await?;
-                pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
-            }
+        for p in &unsettled {
+            let entries = backend.pending(&pipeline.group, p.partition, None, LOOK_MAX).await?;
+            pending.extend(entries.iter().map(|entry| entry.state.claimable_in_ms()));
         }
         let now = Instant::now();
-        let step = self.step(lag, &pending, now);
-        if let Step::Wait(_) = step {
+        let left = unsettled.iter().map(|p| p.lag() + p.redriven).sum();
+        let mut step = self.step(left, &pending, now);
+        if step == Step::Done && left > 0 {
+            step = match self.mend(backend, pipeline, counts, &unsettled, now).await {
+                Err(error) if matches!(error.class(), ErrorClass::Request | ErrorClass::Fatal) => {
+                    tracing::warn!(pipeline = %pipeline.name, %error, "what holds the group back cannot be healed");
+                    Step::Done
+                }
+                other => other?,
+            };
+        }
+        if let Step::Wait(_) = step
+            && !pending.is_empty()
+        {
             self.announce(pipeline, &pending, now);
         }
         Ok(step)
+    }
+
+    /// Before a run gives up what is left: it may be damage that holds the group back, which is healed;
+    /// or an append that is under way, which is waited for, since it ends as an event or as a hole.
+    async fn mend(
+        &mut self,
+        backend: &Shared,
+        pipeline: &Pipeline,
+        counts: &Counts,
+        unsettled: &[&GroupPartition],
+        now: Instant,
+    ) -> Result<Step, Error> {
+        let (mut changed, mut unwritten) = (false, false);
+        for p in unsettled {
+            changed |= sweeper::heal(backend, pipeline, counts, p.partition).await? > 0;
+            let explanation = backend.explain(&pipeline.group, p.partition).await?;
+            // The sweeper, or another engine, may have been faster.
+            changed |= explanation.frontier != p.frontier;
+            unwritten |= explanation.holder.is_some_and(|holder| holder.state == HolderState::Unwritten);
+        }
+        if changed && self.mends < MENDS_MAX {
+            self.mends += 1;
+            (self.empty_looks, self.left) = (0, None);
+            return Ok(Step::LookAgain);
+        }
+        if unwritten && now < self.since.unwrap_or(now) + self.wait {
+            return Ok(Step::Wait(UNWRITTEN_PAUSE));
+        }
+        Ok(Step::Done)
     }
 
     /// Says for what is waited and until when, unless that was said before.
@@ -165,10 +253,10 @@ impl IdleWatch {
     }
 
     /// The decision, without I/O. `pending` holds the milliseconds until each can be claimed.
-    fn step(&mut self, lag: u64, pending: &[i64], now: Instant) -> Step {
+    fn step(&mut self, unsettled: u64, pending: &[i64], now: Instant) -> Step {
         let since = *self.since.get_or_insert(now);
         self.left = None;
-        if lag == 0 {
+        if unsettled == 0 {
             return Step::Done;
         }
         let deadline = since + self.wait;
@@ -183,7 +271,8 @@ impl IdleWatch {
             self.empty_looks += 1;
             return if self.empty_looks <= EMPTY_LOOKS_MAX { Step::LookAgain } else { Step::Wait(PAUSE) };
         }
-        self.left = Some(Left { lag, pending: pending.len(), first_in_ms: pending.iter().copied().min() });
+        self.left =
+            Some(Left { lag: unsettled, pending: pending.len(), first_in_ms: pending.iter().copied().min() });
         Step::Done
     }
 }
@@ -209,6 +298,7 @@ mod tests {
             since: None,
             empty_looks: 0,
             announced_until: None,
+            mends: 0,
             left: None,
         }
     }
@@ -259,8 +349,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_board_waits_for_the_last_pipeline() {
-        let board = Arc::new(Board::new(2));
-        let (first, second) = (board.seat(0), board.seat(1));
+        let board = Arc::new(Board::default());
+        let (first, second) = (board.seat(), board.seat());
         first.idle();
         let all = tokio::spawn({
             let board = Arc::clone(&board);
@@ -272,7 +362,7 @@ mod tests {
         second.idle();
         tokio::task::yield_now().await;
         assert!(!all.is_finished());
-        board.leave(0);
+        drop(first);
         all.await.unwrap();
     }
 }

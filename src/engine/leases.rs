@@ -53,6 +53,13 @@ impl Leases {
         }
     }
 
+    /// The attempt runs once more.
+    pub(super) fn attempt_again(&self, ticket: u64) {
+        if let Some(held) = self.lock().get_mut(&ticket) {
+            held.attempt_over = false;
+        }
+    }
+
     /// How many leases are kept.
     pub(super) fn count(&self) -> u64 {
         u64::try_from(self.lock().len()).unwrap_or(u64::MAX)
@@ -114,7 +121,8 @@ async fn renew_chunk(
             for ((ticket, lease), answer) in chunk.iter().zip(answers) {
                 match answer {
                     Settled::Done => leases.renewed(*ticket, sent),
-                    Settled::Stale | Settled::ReceiptMismatch => {
+                    // Renewing has no effects: the last two are never answered.
+                    Settled::Stale | Settled::ReceiptMismatch | Settled::Conflict | Settled::Refused(_) => {
                         if leases.lost(*ticket) {
                             tracing::warn!(
                                 pipeline = %pipeline.name, partition = lease.partition,

@@ -3,35 +3,58 @@
 //! Each pipeline is a straight line of parts, joined by bounded queues:
 //! [`dispatcher`] (permits, then claims) → [`attempt`] (calls the handler, decides) →
 //! [`settler`] (writes verdicts in batches) → the permit goes back. Beside it, [`leases`] keeps
-//! what is held from running out, and [`idle`] knows when there is nothing left to do.
+//! what is held from running out, [`sweeper`] heals the store and trims it, and [`idle`] knows when
+//! there is nothing left to do.
 //!
-//! Handlers run on a runtime of their own, so that no guest can delay a renewal or a settlement.
+//! Each pipeline's handlers run on [`threads`] of their own, so that no guest can delay a renewal or a
+//! settlement, or the handlers of another pipeline. A [`brake`] pauses a pipeline whose plugin faults too
+//! often.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Shared;
 
+mod assemble;
 mod attempt;
+mod brake;
+mod conditions;
+mod contention;
 mod dispatcher;
+mod fleet;
 mod handler;
+mod handler_state;
 mod health;
 mod idle;
 mod leases;
+mod lineage;
 mod permits;
 mod pipeline;
 mod prepare;
+mod reload;
 mod settler;
 mod summary;
+mod sweeper;
+mod threads;
+mod watch;
 
-pub use handler::{Delivery, Handler};
+pub use assemble::{AssembleError, Plugins, assemble, outputs, retention, spec, wanted};
+pub use conditions::{Condition, Conditions, Pause};
+pub use fleet::{Changes, Remote, remote};
+pub use handler::{Delivery, Handler, Slot};
+pub use handler_state::StoreState;
 pub use idle::{Left, UntilIdle};
-pub use pipeline::Pipeline;
-pub use prepare::{PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_partitions, prepare};
+pub use pipeline::{Pipeline, PipelineError};
+pub use prepare::{
+    Output, PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_output, fit_partitions,
+    prepare,
+};
+pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
+pub use sweeper::Retention;
+pub use watch::{Mark, Watch};
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
@@ -43,6 +66,9 @@ pub struct Settings {
     pub until_idle: Option<UntilIdle>,
     /// The consumer name; unique per start.
     pub consumer: String,
+    /// Handlers that an event may come through, each deriving from the one before, until one that
+    /// derives more makes a dead letter of it; at least 1.
+    pub hops_max: u32,
 }
 
 /// How a pipeline ended.
@@ -51,52 +77,26 @@ pub struct Ended {
     /// What it did.
     pub summary: Summary,
     /// Why it stopped before it was told to; `None` where it did not.
-    pub error: Option<crate::backend::Error>,
+    pub error: Option<PipelineError>,
 }
 
 /// Runs pipelines until `stop` is cancelled, until there is nothing left to do (if so set), or
-/// until all of them have failed; then drains. Answers in the order of `pipelines`.
+/// until all of them have failed; then drains. `changes` starts and stops single pipelines
+/// meanwhile. Answers in the order in which the pipelines were started.
 ///
-/// `handlers` is the runtime on which handlers run. The one that this function runs on must have
+/// `conditions` says meanwhile how each of them is. The runtime that this function runs on must have
 /// threads of its own.
 pub async fn run(
     backend: Shared,
     pipelines: Vec<Pipeline>,
     settings: Settings,
-    handlers: tokio::runtime::Handle,
+    conditions: Arc<Conditions>,
+    changes: Option<Changes>,
     stop: CancellationToken,
 ) -> Vec<Ended> {
-    let settings = Arc::new(settings);
-    let health = Arc::new(health::Health::default());
-    let board = Arc::new(idle::Board::new(pipelines.len()));
-    let stop = stop.child_token();
-    let mut running = JoinSet::new();
-    for (index, pipeline) in pipelines.into_iter().enumerate() {
-        let parts = pipeline::Parts {
-            backend: Arc::clone(&backend),
-            pipeline: Arc::new(pipeline),
-            settings: Arc::clone(&settings),
-            health: Arc::clone(&health),
-            seat: board.seat(index),
-            handlers: handlers.clone(),
-            stop: stop.clone(),
-        };
-        running.spawn(async move { (index, pipeline::run(parts).await) });
+    let mut fleet = fleet::Fleet::new(backend, settings, conditions, stop.child_token());
+    for pipeline in pipelines {
+        fleet.start(pipeline);
     }
-    let mut ended: Vec<Option<Ended>> = std::iter::repeat_with(|| None).take(running.len()).collect();
-    loop {
-        tokio::select! {
-            joined = running.join_next() => match joined {
-                Some(Ok((index, end))) => {
-                    board.leave(index);
-                    ended[index] = Some(end);
-                }
-                // A pipeline's task neither panics nor is aborted; if it did, the others go on.
-                Some(Err(error)) => tracing::error!(%error, "a pipeline's task ended abnormally"),
-                None => break,
-            },
-            () = board.all_idle(), if settings.until_idle.is_some() && !stop.is_cancelled() => stop.cancel(),
-        }
-    }
-    ended.into_iter().flatten().collect()
+    fleet.run(changes).await
 }

@@ -10,8 +10,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::Worker;
+use super::brake::Brake;
+use super::conditions::{Condition, Conditions};
+use super::contention::Contention;
 use super::dispatcher::Dispatcher;
-use super::handler::Handler;
+use super::handler::{Handler, Slot};
+use super::handler_state::StoreState;
 use super::health::Health;
 use super::idle::Seat;
 use super::leases::{self, Leases};
@@ -19,9 +23,13 @@ use super::permits::Permits;
 use super::prepare::Wanted;
 use super::settler::Settler;
 use super::summary::Counts;
+use super::sweeper::{self, Retention};
+use super::threads::Threads;
 use super::{Ended, Settings};
 use crate::backend::{Error, Shared};
 use crate::event::GroupKey;
+use crate::outcome::OnFault;
+use crate::plugin::StateSource;
 use crate::retry::RetryPolicy;
 
 /// How long the last settlements of a drain may take before the engine ends without them: their
@@ -44,8 +52,12 @@ pub struct Pipeline {
     pub lease: Duration,
     /// How failures are repeated; its `max_attempts` is the group's.
     pub retry: RetryPolicy,
+    /// What happens when an attempt ends without an answer.
+    pub on_fault: OnFault,
     /// What handles the events.
-    pub plugin: Arc<dyn Handler>,
+    pub plugin: Arc<Slot>,
+    /// How long the stream's events are kept.
+    pub retention: Retention,
     /// What to create again if the store loses it.
     pub wanted: Wanted,
 }
@@ -60,9 +72,9 @@ impl std::fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// The build that new attempts use.
-    pub(super) fn handler(&self) -> Arc<dyn Handler> {
-        Arc::clone(&self.plugin)
+    /// The build that new attempts use, and its number in the plugin's slot.
+    pub(super) fn handler(&self) -> (Arc<dyn Handler>, u64) {
+        self.plugin.numbered()
     }
 }
 
@@ -73,18 +85,34 @@ pub(super) struct Parts {
     pub(super) settings: Arc<Settings>,
     pub(super) health: Arc<Health>,
     pub(super) seat: Seat,
-    pub(super) handlers: tokio::runtime::Handle,
+    pub(super) brake: Arc<Brake>,
+    pub(super) conditions: Arc<Conditions>,
     /// Cancelled when the engine is to stop.
     pub(super) stop: CancellationToken,
 }
 
+/// Why a pipeline stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// The store failed for good, or refuses.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// Its plugin faulted too often, in a run that is to end and has no one who could resume it.
+    #[error("too many attempts ended in a fault (`on_fault`); what it held was handed back")]
+    Faults,
+    /// The operating system gives it no threads.
+    #[error("there are no threads for its handlers: {0}")]
+    Threads(std::io::Error),
+}
+
 /// The first reason for which a pipeline has to stop by itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failure(Arc<Mutex<Option<Error>>>);
+pub(super) struct Failure(Arc<Mutex<Option<PipelineError>>>);
 
 impl Failure {
     /// The first one is the cause, and is said; later ones follow from it.
-    pub(super) fn set(&self, pipeline: &str, error: Error) {
+    pub(super) fn set(&self, pipeline: &str, error: impl Into<PipelineError>) {
+        let error = error.into();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if first.is_none() {
             tracing::error!(pipeline, %error, "the pipeline stops; others go on");
@@ -92,15 +120,24 @@ impl Failure {
         }
     }
 
-    fn take(&self) -> Option<Error> {
+    fn take(&self) -> Option<PipelineError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Runs a pipeline until it is stopped, has failed or is idle, then drains it.
 pub(super) async fn run(parts: Parts) -> Ended {
-    let Parts { backend, pipeline, settings, health, seat, handlers, stop } = parts;
+    let Parts { backend, pipeline, settings, health, seat, brake, conditions, stop } = parts;
     let counts = Arc::new(Counts::default());
+    let threads = match Threads::start(pipeline.concurrency) {
+        Ok(threads) => threads,
+        Err(error) => {
+            let failure = Failure::default();
+            failure.set(&pipeline.name, PipelineError::Threads(error));
+            return Ended { summary: counts.summary(&pipeline.name, None), error: failure.take() };
+        }
+    };
+    conditions.set(&pipeline.name, Condition::Running);
     let leases = Arc::new(Leases::default());
     let failure = Failure::default();
     let (drain, cut) = (CancellationToken::new(), CancellationToken::new());
@@ -109,17 +146,23 @@ pub(super) async fn run(parts: Parts) -> Ended {
     let (queue, queued) = async_channel::bounded(pipeline.in_flight_max.max(1));
     let (finished, to_settle) = mpsc::channel(pipeline.in_flight_max.max(1));
 
+    let state = Arc::new(StoreState(Arc::clone(&backend)));
+    let contention = Arc::new(Contention::default());
     let mut workers = JoinSet::new();
     for _ in 0..pipeline.concurrency.max(1) {
         let worker = Worker {
             pipeline: Arc::clone(&pipeline),
+            hops_max: settings.hops_max,
+            state: Arc::clone(&state) as Arc<dyn StateSource>,
             queue: queued.clone(),
             finished: finished.clone(),
             counts: Arc::clone(&counts),
+            brake: Arc::clone(&brake),
+            contention: Arc::clone(&contention),
             drain: drain.clone(),
             cut: cut.clone(),
         };
-        workers.spawn_on(worker.run(), &handlers);
+        workers.spawn_on(worker.run(), threads.handle());
     }
     drop((queued, finished));
     let settler = Settler {
@@ -130,18 +173,25 @@ pub(super) async fn run(parts: Parts) -> Ended {
         counts: Arc::clone(&counts),
         failure: failure.clone(),
         stop: stop.clone(),
+        // Weak, so that workers end when the dispatcher has ended.
+        again: queue.downgrade(),
+        contention,
+        stir: seat.stirrer(),
     };
     let settler = AbortOnDropHandle::new(tokio::spawn(settler.run(to_settle)));
     let renewer =
         leases::renew(Arc::clone(&backend), Arc::clone(&pipeline), Arc::clone(&leases), Arc::clone(&health));
     let renewer = AbortOnDropHandle::new(tokio::spawn(renewer));
+    let sweeper =
+        sweeper::sweep(Arc::clone(&backend), Arc::clone(&pipeline), Arc::clone(&health), Arc::clone(&counts));
+    let sweeper = AbortOnDropHandle::new(tokio::spawn(sweeper));
 
     let dispatcher = Dispatcher::new(
         Arc::clone(&backend),
         Arc::clone(&pipeline),
         Arc::clone(&settings),
         health,
-        (queue, Arc::clone(&leases), Arc::new(Permits::default()), Arc::clone(&counts)),
+        (queue, Arc::clone(&leases), Arc::new(Permits::default()), Arc::clone(&counts), brake),
         seat,
         stop,
     );
@@ -153,6 +203,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
         }
     };
 
+    drop(sweeper);
     // The dispatcher is gone, and with it the queue's sender: workers end once it is empty.
     drain.cancel();
     if tokio::time::timeout(settings.drain_timeout, finish(&mut workers)).await.is_err() {
@@ -175,6 +226,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
     if let Err(error) = backend.retire(&pipeline.group, &settings.consumer).await {
         tracing::debug!(pipeline = %pipeline.name, %error, "the consumer's name stays behind");
     }
+    conditions.remove(&pipeline.name);
     Ended { summary: counts.summary(&pipeline.name, left), error: failure.take() }
 }
 

@@ -93,23 +93,14 @@ pub enum PrepareError {
 /// # Errors
 /// They do not fit, or the store fails.
 pub async fn prepare(backend: &dyn Backend, wanted: &Wanted) -> Result<Prepared, PrepareError> {
-    let stream = &wanted.group.stream;
-    let created_stream = match backend.create_stream(stream, wanted.stream_partitions.unwrap_or(1)).await {
-        Ok(()) => true,
-        Err(Error::StreamExists(_)) => false,
-        // A name that we would not create can still be read where it exists.
-        Err(Error::InvalidName(error)) => {
-            backend.stream_info(stream).await.map_err(|_| Error::InvalidName(error))?;
-            false
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let info = backend.stream_info(stream).await?;
-    let found = u32::try_from(info.partitions.len()).unwrap_or(u32::MAX);
+    let (created_stream, found) =
+        create_missing(backend, &wanted.group.stream, wanted.stream_partitions).await?;
     let partitions = fit_partitions(wanted, found)?;
-    let new =
-        NewGroup { max_attempts: wanted.max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT), start: wanted.start };
-    let created_group = match backend.create_group(&wanted.group, new).await {
+    let new = NewGroup {
+        max_attempts: wanted.max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT),
+        start: wanted.start.clone(),
+    };
+    let created_group = match backend.create_group(&wanted.group, new.clone()).await {
         Ok(()) => true,
         Err(Error::GroupExists(_)) => false,
         Err(Error::InvalidName(error)) => {
@@ -120,6 +111,63 @@ pub async fn prepare(backend: &dyn Backend, wanted: &Wanted) -> Result<Prepared,
     };
     let max_attempts = if created_group { new.max_attempts } else { fit_attempts(backend, wanted).await? };
     Ok(Prepared { partitions, max_attempts, created_stream, created_group })
+}
+
+/// Creates a stream where it is missing. Answers whether it was, and how many partitions it has.
+async fn create_missing(
+    backend: &dyn Backend,
+    stream: &Name,
+    partitions: Option<u32>,
+) -> Result<(bool, u32), Error> {
+    let created = match backend.create_stream(stream, partitions.unwrap_or(1)).await {
+        Ok(()) => true,
+        Err(Error::StreamExists(_)) => false,
+        // A name that we would not create can still be used where it exists.
+        Err(Error::InvalidName(error)) => {
+            backend.stream_info(stream).await.map_err(|_| Error::InvalidName(error))?;
+            false
+        }
+        Err(error) => return Err(error),
+    };
+    let info = backend.stream_info(stream).await?;
+    Ok((created, u32::try_from(info.partitions.len()).unwrap_or(u32::MAX)))
+}
+
+/// A stream that a plugin may append to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The stream.
+    pub stream: Name,
+    /// Its partitions, where the file says; one that is created without gets one.
+    pub partitions: Option<u32>,
+}
+
+/// Creates the streams that a plugin may append to, where they are missing, and says so.
+///
+/// # Errors
+/// One of them is not as the file says, or the store fails.
+pub(super) async fn prepare_outputs(backend: &dyn Backend, outputs: &[Output]) -> Result<(), PrepareError> {
+    for output in outputs {
+        let (created, found) = create_missing(backend, &output.stream, output.partitions).await?;
+        fit_output(output, found)?;
+        if created {
+            tracing::info!(stream = %output.stream, partitions = found, "created the stream");
+        }
+    }
+    Ok(())
+}
+
+/// Whether a stream that has `found` partitions is as the file says.
+///
+/// # Errors
+/// The file says another number.
+pub fn fit_output(output: &Output, found: u32) -> Result<(), PrepareError> {
+    match output.partitions {
+        Some(wanted) if wanted != found => {
+            Err(PrepareError::Partitions { stream: output.stream.clone(), found, wanted })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The partitions that a pipeline serves of a stream that has `found` of them.

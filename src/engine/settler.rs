@@ -1,5 +1,6 @@
 //! Writes verdicts, in batches, and is the only part that does.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Settings;
 use super::attempt::{Finished, Held};
+use super::contention::Contention;
 use super::health::{Backoff, Health};
+use super::idle::Stirrer;
 use super::pipeline::{Failure, Pipeline};
 use super::summary::Counts;
 use crate::backend::{Error, ErrorClass, SETTLE_BATCH_MAX, SettleRequest, Settled, Shared};
-use crate::outcome::Settlement;
+use crate::outcome::{Outcome, Settlement, Verdict, decide};
 use crate::telemetry;
 
 pub(super) struct Settler {
@@ -24,7 +27,16 @@ pub(super) struct Settler {
     pub(super) failure: Failure,
     /// Stops the pipeline.
     pub(super) stop: CancellationToken,
+    /// Back to the workers, for what has to run again.
+    pub(super) again: async_channel::WeakSender<Held>,
+    pub(super) contention: Arc<Contention>,
+    /// Says that other pipelines may have something to do now.
+    pub(super) stir: Stirrer,
 }
+
+/// How often a handler runs again under one lease because its state had changed under it. Beyond
+/// that it is a failure like any other.
+const RERUNS_MAX: u32 = 16;
 
 impl Settler {
     /// Writes until all workers are gone. A lone verdict is written at once; those that come in
@@ -32,13 +44,15 @@ impl Settler {
     pub(super) async fn run(self, mut finished: mpsc::Receiver<Finished>) {
         let mut batch = Vec::with_capacity(SETTLE_BATCH_MAX);
         while finished.recv_many(&mut batch, SETTLE_BATCH_MAX).await > 0 {
-            self.write(batch.drain(..)).await;
+            self.write(&mut batch).await;
         }
     }
 
-    async fn write(&self, batch: impl Iterator<Item = Finished>) {
+    async fn write(&self, batch: &mut Vec<Finished>) {
+        // Of those that are in each other's way the first one wins: that is whoever lost most often.
+        batch.sort_by_key(|finished| Reverse(finished.held.reruns));
         let (mut held, mut settlements) = (Vec::new(), Vec::new());
-        for finished in batch {
+        for finished in batch.drain(..) {
             match finished.settlement {
                 Some(settlement) => {
                     held.push(finished.held);
@@ -58,10 +72,17 @@ impl Settler {
             };
             match self.backend.settle(&request).await {
                 Ok(answers) => {
-                    for ((held, settlement), answer) in held.iter().zip(&settlements).zip(answers) {
-                        self.settled(held, settlement, answer, doubtful);
+                    let (mut left, mut verdicts) = (Vec::new(), Vec::new());
+                    let items = held.drain(..).zip(settlements.drain(..)).zip(answers);
+                    for ((held, settlement), answer) in items {
+                        if let Some((held, settlement)) = self.settled(held, settlement, answer, doubtful) {
+                            left.push(held);
+                            verdicts.push(settlement);
+                        }
                     }
-                    return;
+                    // What came of these is decided anew, and written in the next round.
+                    (held, settlements) = (left, verdicts);
+                    continue;
                 }
                 Err(error) => match error.class() {
                     ErrorClass::Retry | ErrorClass::Ambiguous => {
@@ -79,16 +100,74 @@ impl Settler {
         }
     }
 
-    fn settled(&self, held: &Held, settlement: &Settlement, answer: Settled, doubtful: bool) {
+    /// Takes in an answer. Gives back what has to be written otherwise.
+    fn settled(
+        &self,
+        held: Held,
+        settlement: Settlement,
+        answer: Settled,
+        doubtful: bool,
+    ) -> Option<(Held, Settlement)> {
         match answer {
             Settled::Done => {
                 held.leases.forget(held.ticket);
                 self.counts.settled(&settlement.verdict);
                 self.counts.busy();
                 telemetry::settled(&held.span, &settlement.verdict);
+                self.contention.settled();
+                if matches!(&settlement.verdict, Verdict::Ack(effects) if !effects.appends.is_empty()) {
+                    self.stir.stir();
+                }
+                None
             }
-            Settled::Stale | Settled::ReceiptMismatch => self.give_up(held, doubtful),
+            Settled::Stale | Settled::ReceiptMismatch => {
+                self.give_up(&held, doubtful);
+                None
+            }
+            Settled::Conflict => {
+                self.contention.conflict();
+                self.run_again(held, settlement)
+            }
+            Settled::Refused(refusal) => {
+                let verdict = self.failed(&held, format!("its effects were not committed: {refusal}"));
+                Some((held, Settlement { verdict, ..settlement }))
+            }
         }
+    }
+
+    /// Another commit changed what the handler had read: it runs again, on fresh state and under the
+    /// same lease.
+    fn run_again(&self, mut held: Held, settlement: Settlement) -> Option<(Held, Settlement)> {
+        if held.reruns >= RERUNS_MAX {
+            let verdict = self.failed(&held, format!("its state changed under it {RERUNS_MAX} times"));
+            return Some((held, Settlement { verdict, ..settlement }));
+        }
+        held.reruns += 1;
+        telemetry::runs_again(&held.span, held.reruns);
+        held.leases.attempt_again(held.ticket);
+        if let Some(back) = held.back.take() {
+            match back.send(held) {
+                Ok(()) => return None,
+                // Its worker is gone.
+                Err(returned) => held = returned,
+            }
+        }
+        let Some(queue) = self.again.upgrade() else {
+            // The pipeline drains: whoever takes it next begins afresh.
+            return Some((held, Settlement { verdict: Verdict::Release, ..settlement }));
+        };
+        match queue.try_send(held) {
+            Ok(()) => None,
+            // Never full: it has room for all that is held.
+            Err(error) => Some((error.into_inner(), Settlement { verdict: Verdict::Release, ..settlement })),
+        }
+    }
+
+    /// The verdict on an attempt that answered, but whose answer cannot be carried out.
+    fn failed(&self, held: &Held, reason: String) -> Verdict {
+        let outcome = Outcome::Retry { reason, delay: None };
+        let Pipeline { retry, on_fault, .. } = &*self.pipeline;
+        decide(Ok(outcome), held.leased.lease.attempt, retry, *on_fault, rand::random())
     }
 
     /// Nothing more can be written about this attempt.

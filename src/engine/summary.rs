@@ -1,5 +1,6 @@
 //! What a pipeline did, counted.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,7 +8,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::idle::Left;
+use crate::backend::{Repair, RepairKind};
 use crate::outcome::{FaultKind, Verdict};
+
+/// Numbers of repairs by kind.
+type Repairs = BTreeMap<RepairKind, u64>;
 
 /// Counters of a running pipeline.
 #[derive(Debug, Default)]
@@ -22,6 +27,7 @@ pub(super) struct Counts {
     trap: AtomicU64,
     timeout: AtomicU64,
     memory: AtomicU64,
+    repairs: Mutex<Repairs>,
     /// The first claim that brought something, and the last settlement.
     busy: Mutex<Option<(Instant, Instant)>>,
 }
@@ -42,6 +48,12 @@ impl Counts {
             FaultKind::Memory => &self.memory,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Damage of the store was mended.
+    pub(super) fn repaired(&self, repair: &Repair) {
+        let mut repairs = self.repairs.lock().unwrap_or_else(PoisonError::into_inner);
+        *repairs.entry(repair.kind).or_default() += repair.count;
     }
 
     /// A verdict was written.
@@ -76,6 +88,7 @@ impl Counts {
                 timeout: read(&self.timeout),
                 memory: read(&self.memory),
             },
+            repairs: self.repairs.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             events_per_second: (per_second * 10.0).round() / 10.0,
             left,
         }
@@ -101,11 +114,32 @@ pub struct Summary {
     pub unknown: u64,
     /// Faults by kind.
     pub faults: SummaryFaults,
-    /// Events acked or dead-lettered a second, from the first claim to the last settlement.
+    /// Damage of the store that was mended, by kind.
+    #[serde(skip_serializing_if = "Repairs::is_empty")]
+    pub repairs: Repairs,
+    /// Events acked or dead-lettered a second, from the first claim to the last settlement; of a
+    /// pipeline that was restarted by a reload, since its last start.
     pub events_per_second: f64,
     /// What a run that ended as idle left to others or to later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
+}
+
+impl Summary {
+    /// Adds what a later run of the same pipeline did.
+    pub(super) fn add(&mut self, later: Self) {
+        self.claimed += later.claimed;
+        self.acked += later.acked;
+        self.retried += later.retried;
+        self.dead_lettered += later.dead_lettered;
+        self.stale += later.stale;
+        self.unknown += later.unknown;
+        self.faults.trap += later.faults.trap;
+        self.faults.timeout += later.faults.timeout;
+        self.faults.memory += later.faults.memory;
+        self.events_per_second = later.events_per_second;
+        self.left = later.left;
+    }
 }
 
 /// Attempts that ended without an answer, by kind.

@@ -8,7 +8,15 @@ pub(super) mod v0_1 {
         world: "wasmill:handler/handler",
         // An event is lowered from where it lies: its payload is copied once, into the guest.
         ownership: Borrowing { duplicate_if_necessary: false },
+        imports: {
+            "wasi:keyvalue/store.[method]bucket.get": async,
+            "wasi:keyvalue/store.[method]bucket.exists": async,
+            "wasi:keyvalue/store.[method]bucket.list-keys": async,
+            "wasi:keyvalue/atomics.increment": async,
+            "wasi:keyvalue/batch.get-many": async,
+        },
         exports: { default: async },
+        with: { "wasi:keyvalue/store.bucket": crate::state::Bucket },
     });
 }
 

@@ -3,6 +3,8 @@
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
+use super::limits::TABLE_ELEMENTS_MAX;
+use super::meter::Spent;
 use super::state::State;
 use crate::outcome::{Fault, FaultKind};
 
@@ -25,9 +27,16 @@ pub(super) fn classify(error: &wasmtime::Error, state: &State, timeout_ms: u128)
             FaultKind::Timeout,
             format!("no answer within {timeout_ms} ms (`timeout` raises it): the guest was still running"),
         )
+    } else if error.is::<Spent>() {
+        let max_ms = state.cpu_max.unwrap_or_default().as_millis();
+        (FaultKind::Timeout, format!("it computed for more than {max_ms} ms (`max_cpu` raises it)"))
     } else if let Some(refused) = state.guard.refused_bytes {
         // A guest that is refused memory aborts in one of many ways: the cause is the same.
         (FaultKind::Memory, memory(refused, state.guard.bytes_max()))
+    } else if let Some(refused) = state.guard.refused_elements {
+        let reason =
+            format!("the guest wanted {refused} elements in its tables, the limit is {TABLE_ELEMENTS_MAX}");
+        (FaultKind::Memory, reason)
     } else if let Some(I32Exit(code)) = error.downcast_ref() {
         (FaultKind::Trap, format!("the guest called exit with code {code} instead of answering"))
     } else if let Some(trap) = trap {
@@ -42,6 +51,19 @@ pub(super) fn classify(error: &wasmtime::Error, state: &State, timeout_ms: u128)
 pub(super) fn overdue(state: &State, timeout_ms: u128) -> Fault {
     let reason = format!("no answer within {timeout_ms} ms (`timeout` raises it): the guest was waiting");
     Fault { kind: FaultKind::Timeout, message: told(reason, state, None) }
+}
+
+/// A call that got no instance in its time.
+pub(super) fn crowded(instances_max: usize, timeout_ms: u128) -> Fault {
+    let message = format!(
+        "no instance was free within {timeout_ms} ms: {instances_max} were busy (`max_instances` raises it)"
+    );
+    Fault { kind: FaultKind::Timeout, message }
+}
+
+/// A directory that was there when the plugin was loaded cannot be opened any more.
+pub(super) fn no_directory(reason: String) -> Fault {
+    Fault { kind: FaultKind::Trap, message: reason }
 }
 
 fn memory(wanted: usize, bytes_max: usize) -> String {

@@ -11,6 +11,7 @@ use wasmtime::{Engine, WasmBacktraceDetails};
 use super::cache::Cache;
 use super::error::{HostError, LoadError, Refusal, chain};
 use super::inspect::{self, Inspection};
+use super::needs::Need;
 use super::prepare::{self, Source};
 use super::state::{self, State};
 use super::{Plugin, PluginSpec};
@@ -90,12 +91,14 @@ impl Host {
                 bytes: source.bytes.len() as u64,
                 contract: None,
                 imports: Vec::new(),
+                needs: Vec::new(),
                 exports: Vec::new(),
                 refusal: None,
             };
             match host.compile(&source) {
                 Ok(component) => {
                     inspection.imports = inspect::imports(&host.engine, &component);
+                    inspection.needs = Need::of(&inspection.imports);
                     inspection.exports = inspect::exports(&host.engine, &component);
                     inspection.contract = inspect::contract(&inspection.imports).map(str::to_owned);
                 }

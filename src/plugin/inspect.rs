@@ -6,6 +6,7 @@ use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 
 use super::bindings::CONTRACT_INTERFACE;
+use super::needs::Need;
 
 /// How deep a type is written out; below that it is only named.
 const DEPTH_MAX: usize = 6;
@@ -21,6 +22,8 @@ pub struct Inspection {
     pub contract: Option<String>,
     /// What it imports, by name; empty where it is no component.
     pub imports: Vec<String>,
+    /// What of it does nothing, or little, without a grant of the operator.
+    pub needs: Vec<Need>,
     /// What it exports, each with its type where it is a function.
     pub exports: Vec<String>,
     /// Why it cannot be loaded; `None` where it can.

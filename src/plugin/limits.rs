@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use wasmtime::{ResourceLimiter, Result};
 
+use super::output::LINES_MAX;
+use crate::event::EVENT_BYTES_MAX_DEFAULT;
+
 /// Longest [`Limits::timeout`]; longer ones are cut to it.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Elements of all tables of one instance together; each takes a pointer's space.
-const TABLE_ELEMENTS_MAX: usize = 1_000_000;
+pub(super) const TABLE_ELEMENTS_MAX: usize = 1_000_000;
 
 /// Core instances, memories and tables of one instance. Components that link many libraries
 /// dynamically, as Python's do, have some dozens. Each memory reserves gigabytes of addresses.
@@ -16,12 +19,21 @@ const INSTANCES_MAX: usize = 1_000;
 const MEMORIES_MAX: usize = 64;
 const TABLES_MAX: usize = 1_000;
 
+/// Bytes that a guest may hand over in one call of a host function, whatever its limits are.
+const CALL_BYTES_MIN: usize = 16 << 20;
+
 /// What one instance of a plugin may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Time for one call, instantiation included where it is needed; at most [`TIMEOUT_MAX`].
     /// Default: 30 s.
     pub timeout: Duration,
+    /// Time that one call may compute, waiting not counted; seen every 5 ms. Default: the timeout alone.
+    pub cpu_max: Option<Duration>,
+    /// Instances that run at once; calls above it wait within their time. Default: 1,024.
+    pub instances_max: usize,
+    /// Lines of a call's output that are kept. Default: [`LINES_MAX`].
+    pub lines_max: u32,
     /// Bytes of linear memory, the sum over an instance's memories. Default: 256 MiB, which
     /// leaves room for the interpreters of Python and JavaScript and their libraries.
     pub memory_bytes_max: usize,
@@ -30,15 +42,56 @@ pub struct Limits {
     pub reuse_count_max: u32,
     /// Time after which an unused instance is dropped. Default: 60 s.
     pub idle_max: Duration,
+    /// What one call may stage and read.
+    pub effects: EffectLimits,
+}
+
+/// How much one call may stage in its outbox and in its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EffectLimits {
+    /// Events that it appends. Default: 1,000.
+    pub events_max: usize,
+    /// Bytes of these events together. Default: 4 MiB.
+    pub event_bytes_sum_max: usize,
+    /// Bytes of one of them: what the store takes. Default: 4 MiB.
+    pub event_bytes_max: usize,
+    /// Keys of its state that it reads or writes. Default: 1,000.
+    pub state_keys_max: usize,
+    /// Bytes that it reads and writes there, each write counted. Default: 4 MiB.
+    pub state_bytes_max: usize,
+}
+
+impl EffectLimits {
+    /// Bytes that the host takes over from the guest in one call of a host function. Enough for
+    /// what may be staged at once, so that what is too much is refused in words, and no more.
+    pub(super) fn call_bytes_max(&self) -> usize {
+        self.event_bytes_sum_max.max(self.state_bytes_max).saturating_mul(2).max(CALL_BYTES_MIN)
+    }
+}
+
+impl Default for EffectLimits {
+    fn default() -> Self {
+        Self {
+            events_max: 1000,
+            event_bytes_sum_max: 4 << 20,
+            event_bytes_max: EVENT_BYTES_MAX_DEFAULT,
+            state_keys_max: 1000,
+            state_bytes_max: 4 << 20,
+        }
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
+            cpu_max: None,
+            instances_max: 1024,
+            lines_max: LINES_MAX,
             memory_bytes_max: 256 * 1024 * 1024,
             reuse_count_max: 10_000,
             idle_max: Duration::from_secs(60),
+            effects: EffectLimits::default(),
         }
     }
 }
@@ -50,13 +103,22 @@ pub(super) struct Guard {
     /// `bytes` before the growth that was permitted last, should it fail after all.
     bytes_before: usize,
     elements: usize,
-    /// Bytes that a refused growth asked for, in this call.
+    /// Bytes that a refused growth of a memory asked for, in this call.
     pub(super) refused_bytes: Option<usize>,
+    /// Elements that a refused growth of a table asked for, in this call.
+    pub(super) refused_elements: Option<usize>,
 }
 
 impl Guard {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: 0, bytes_before: 0, elements: 0, refused_bytes: None }
+        Self {
+            bytes_max,
+            bytes: 0,
+            bytes_before: 0,
+            elements: 0,
+            refused_bytes: None,
+            refused_elements: None,
+        }
     }
 
     pub(super) fn bytes_max(&self) -> usize {
@@ -84,6 +146,7 @@ impl ResourceLimiter for Guard {
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
         let elements = self.elements.saturating_sub(current).saturating_add(desired);
         if elements > TABLE_ELEMENTS_MAX {
+            self.refused_elements = Some(elements);
             return Ok(false);
         }
         self.elements = elements;

@@ -3,8 +3,8 @@
 //! [`Host`] is the process's one engine. [`Host::load`] makes a [`Plugin`] of a file: compiled (or
 //! taken from the cache), checked against the contract in `wit/`, and tried once. [`Plugin::handle`]
 //! calls it with an event. Instances are reused, and thrown away after anything but an answer. A
-//! guest cannot hurt the process: its time, its memory, its stack, its handles and its output are
-//! bounded, and it sees no file, no network and no environment.
+//! guest cannot hurt the process: its time, its memory, its stack, its handles, its output and its
+//! effects are bounded, and it reaches what is granted to it ([`crate::grants`]) and nothing else.
 //!
 //! A guest's output becomes events of `tracing` with the target [`GUEST_TARGET`], in the span that
 //! the caller of [`Plugin::handle`] is in.
@@ -12,20 +12,27 @@
 mod bindings;
 mod cache;
 mod code;
+mod effects;
 mod error;
 mod fault;
 mod host;
+mod http;
 mod inspect;
 mod limits;
+mod meter;
+mod needs;
 mod output;
 mod pool;
 mod prepare;
+mod sockets;
+mod staging;
 mod state;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use wasmtime::{Store, UpdateDeadline};
 
@@ -34,18 +41,21 @@ use self::bindings::v0_1::{Failure, HandlerPre};
 pub use self::error::{HostError, LoadError, Refusal};
 pub use self::host::{Host, HostSettings};
 pub use self::inspect::Inspection;
-pub use self::limits::{Limits, TIMEOUT_MAX};
+pub use self::limits::{EffectLimits, Limits, TIMEOUT_MAX};
+pub use self::needs::Need;
 pub use self::output::{GUEST_TARGET, LINE_BYTES_MAX, LINES_MAX};
 use self::pool::{Instance, Pool};
+pub use self::staging::StateSource;
 use self::state::{Config, State};
 use crate::event::Event;
+use crate::grants::Grants;
 use crate::outcome::{Effects, Fault, Outcome};
 
 /// Shortest time between two looks for instances that have waited too long.
 const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// What is to be loaded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSpec {
     /// The plugin's name, for messages.
     pub name: String,
@@ -55,6 +65,8 @@ pub struct PluginSpec {
     pub limits: Limits,
     /// What the guest finds in `wasi:config`, as pairs of key and value.
     pub config: Vec<(String, String)>,
+    /// What it may do.
+    pub grants: Grants,
 }
 
 impl PluginSpec {
@@ -62,12 +74,18 @@ impl PluginSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        Self { name: name.into(), path, limits: Limits::default(), config: Vec::new() }
+        Self {
+            name: name.into(),
+            path,
+            limits: Limits::default(),
+            config: Vec::new(),
+            grants: Grants::default(),
+        }
     }
 }
 
 /// How an event came to be delivered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Delivery<'a> {
     /// The pipeline that delivers.
     pub pipeline: &'a str,
@@ -77,6 +95,8 @@ pub struct Delivery<'a> {
     pub attempt: u32,
     /// The attempt after which a failure is final.
     pub max_attempts: u32,
+    /// Where the handler's state is read from; without it there is none.
+    pub state: Option<Arc<dyn StateSource>>,
 }
 
 /// One loaded build of a plugin.
@@ -85,7 +105,11 @@ pub struct Plugin {
     digest: Arc<str>,
     limits: Limits,
     config: Config,
+    grants: Arc<Grants>,
+    needs: Vec<Need>,
     handler: HandlerPre<State>,
+    /// One permit for each instance that may run.
+    turns: Semaphore,
     pool: Arc<Pool>,
     reaper: AbortHandle,
     host: Arc<Host>,
@@ -97,14 +121,16 @@ impl Plugin {
         host: Arc<Host>,
         spec: &PluginSpec,
         digest: Arc<str>,
-        handler: HandlerPre<State>,
+        (handler, needs): (HandlerPre<State>, Vec<Need>),
     ) -> Result<Arc<Self>, Refusal> {
         let limits = Limits { timeout: spec.limits.timeout.min(TIMEOUT_MAX), ..spec.limits };
         let pool = Arc::new(Pool::new(limits.reuse_count_max, limits.idle_max));
         let reaper = tokio::spawn(reap(Arc::clone(&pool), limits.idle_max)).abort_handle();
         let name = spec.name.clone();
-        let config = spec.config.clone().into();
-        let plugin = Arc::new(Self { name, digest, limits, config, handler, pool, reaper, host });
+        let (config, grants) = (spec.config.clone().into(), Arc::new(spec.grants.clone()));
+        let turns = Semaphore::new(limits.instances_max.clamp(1, Semaphore::MAX_PERMITS));
+        let plugin = Self { name, digest, limits, config, grants, needs, handler, turns, pool, reaper, host };
+        let plugin = Arc::new(plugin);
         match plugin.instantiate(Instant::now() + limits.timeout).await {
             Ok(instance) => plugin.pool.put(instance),
             Err(fault) => return Err(Refusal::Start { reason: fault.message }),
@@ -130,6 +156,11 @@ impl Plugin {
         &self.limits
     }
 
+    /// What it imports that does nothing without a grant that it does not have.
+    pub fn missing_grants(&self) -> impl Iterator<Item = Need> {
+        self.needs.iter().copied().filter(|need| !need.is_granted(&self.grants))
+    }
+
     /// How many instances wait for a call.
     #[must_use]
     pub fn warm_count(&self) -> usize {
@@ -143,20 +174,34 @@ impl Plugin {
     /// The guest did not answer: see [`crate::outcome::FaultKind`].
     pub async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
         let deadline = Instant::now() + self.limits.timeout;
-        // Taken out of the pool it is this call's own, and gone with it unless it is put back.
-        let mut instance = match self.pool.take() {
-            Some(instance) => instance,
-            None => self.instantiate(deadline).await?,
+        // Held until the instance is back or gone. It is never closed.
+        let turn = tokio::time::timeout_at(deadline.into(), self.turns.acquire()).await;
+        let Ok(_turn) = turn else {
+            return Err(fault::crowded(self.limits.instances_max, self.timeout_ms()));
         };
+        // Taken out of the pool it is this call's own, and gone with it unless it is put back.
+        let home = tokio::runtime::Handle::current().id();
+        let mut instance = match self.pool.take(home) {
+            Some(instance) => instance,
+            None => {
+                // Those that wait on other runtimes count too.
+                self.pool.shrink(self.turns.available_permits());
+                self.instantiate(deadline).await?
+            }
+        };
+        instance.home = Some(home);
         begin(&mut instance.store, deadline);
-        let called = call(&mut instance, event, delivery, deadline);
+        instance.store.data_mut().staging.begin(delivery.pipeline, delivery.state.clone());
+        let meter = instance.store.data().meter.clone();
+        let called = meter.measure(call(&mut instance, event, delivery, deadline));
         let answer = tokio::time::timeout_at(deadline.into(), called).await;
         instance.store.data().output.finish();
         match answer {
             Ok(Ok(answer)) => {
                 instance.calls += 1;
+                let effects = instance.store.data_mut().staging.take();
                 self.pool.put(instance);
-                Ok(outcome(answer))
+                Ok(outcome(answer, effects))
             }
             Ok(Err(error)) => Err(fault::classify(&error, instance.store.data(), self.timeout_ms())),
             Err(_elapsed) => Err(fault::overdue(instance.store.data(), self.timeout_ms())),
@@ -165,22 +210,28 @@ impl Plugin {
 
     /// Makes an instance; its start code runs under the same limits as a call.
     async fn instantiate(&self, deadline: Instant) -> Result<Instance, Fault> {
-        let state = State::new(Arc::clone(&self.config), self.limits.memory_bytes_max, deadline);
+        let state = State::new(Arc::clone(&self.config), &self.grants, &self.limits, deadline);
+        let state = state.map_err(fault::no_directory)?;
+        let meter = state.meter.clone();
         let mut store = Store::new(self.host.engine(), state);
+        store.set_hostcall_fuel(self.limits.effects.call_bytes_max());
         store.limiter(|state| &mut state.guard);
         store.epoch_deadline_callback(|store| {
-            if Instant::now() < store.data().deadline {
-                Ok(UpdateDeadline::Yield(1))
-            } else {
+            let state = store.data();
+            if Instant::now() >= state.deadline {
                 Err(fault::Overdue.into())
+            } else if state.cpu_max.is_some_and(|max| state.meter.spent() >= max) {
+                Err(meter::Spent.into())
+            } else {
+                Ok(UpdateDeadline::Yield(1))
             }
         });
         begin(&mut store, deadline);
-        let started = self.handler.instantiate_async(&mut store);
+        let started = meter.measure(self.handler.instantiate_async(&mut store));
         let started = tokio::time::timeout_at(deadline.into(), started).await;
         store.data().output.finish();
         match started {
-            Ok(Ok(handler)) => Ok(Instance { store, handler, calls: 0 }),
+            Ok(Ok(handler)) => Ok(Instance { store, handler, home: None, calls: 0 }),
             Ok(Err(error)) => Err(fault::classify(&error, store.data(), self.timeout_ms())),
             Err(_elapsed) => Err(fault::overdue(store.data(), self.timeout_ms())),
         }
@@ -201,7 +252,7 @@ impl Drop for Plugin {
 fn begin(store: &mut Store<State>, deadline: Instant) {
     let state = store.data_mut();
     state.deadline = deadline;
-    state.guard.refused_bytes = None;
+    (state.guard.refused_bytes, state.guard.refused_elements) = (None, None);
     state.output.begin();
     store.set_epoch_deadline(1);
 }
@@ -237,9 +288,10 @@ async fn call(
     instance.handler.call_handle(&mut instance.store, event, delivery).await
 }
 
-fn outcome(answer: Result<(), Failure>) -> Outcome {
+/// Only an ack takes along what was staged.
+fn outcome(answer: Result<(), Failure>, effects: Effects) -> Outcome {
     match answer {
-        Ok(()) => Outcome::Ack(Effects::default()),
+        Ok(()) => Outcome::Ack(effects),
         Err(Failure::Retry(retry)) => {
             let delay = retry.delay_ms.map(|ms| Duration::from_millis(ms.into()));
             Outcome::Retry { reason: retry.reason, delay }

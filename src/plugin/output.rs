@@ -16,7 +16,7 @@ pub const GUEST_TARGET: &str = "guest";
 /// Longest line; what is above is cut off.
 pub const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Lines of one call that are kept; of the others only the number is told.
+/// Lines of one call that are kept by default; of the others only the number is told.
 pub const LINES_MAX: u32 = 1_000;
 
 /// How much of a guest's last words goes into a fault's message. Shorter than a stored reason, so
@@ -27,7 +27,7 @@ const TAIL_BYTES_MAX: usize = 640;
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 /// The output of one instance. Clones are handles to the same output.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Output(Arc<Mutex<Lines>>);
 
 /// Which of the standard streams.
@@ -39,6 +39,7 @@ pub(super) enum Stream {
 
 #[derive(Default)]
 struct Lines {
+    count_max: u32,
     count: u32,
     dropped: u64,
     /// Lines whose end has not been written yet, at most one byte longer than a line may be.
@@ -49,6 +50,11 @@ struct Lines {
 }
 
 impl Output {
+    /// Output of which so many lines a call are kept.
+    pub(super) fn new(count_max: u32) -> Self {
+        Self(Arc::new(Mutex::new(Lines { count_max, ..Lines::default() })))
+    }
+
     fn lines(&self) -> MutexGuard<'_, Lines> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +77,10 @@ impl Output {
         }
         if lines.dropped > 0 {
             let dropped = lines.dropped;
-            emit(Level::WARN, None, &format!("{dropped} more lines dropped: a call may log {LINES_MAX}"));
+            let max = lines.count_max;
+            let text =
+                format!("{dropped} more lines dropped: a call may log {max} (`max_log_lines` raises it)");
+            emit(Level::WARN, None, &text);
             lines.dropped = 0;
         }
     }
@@ -121,7 +130,7 @@ impl Lines {
     }
 
     fn line(&mut self, level: Level, context: Option<&str>, bytes: &[u8], last_words: bool) {
-        if !last_words && self.count >= LINES_MAX {
+        if !last_words && self.count >= self.count_max {
             self.dropped += 1;
             return;
         }
@@ -132,7 +141,7 @@ impl Lines {
             let surplus = self.tail.len().saturating_sub(TAIL_BYTES_MAX);
             self.tail.drain(..self.tail.ceil_char_boundary(surplus));
         }
-        if self.count >= LINES_MAX {
+        if self.count >= self.count_max {
             self.dropped += 1;
         } else {
             self.count += 1;
@@ -230,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_last_words_are_the_last() {
-        let output = Output::default();
+        let output = Output::new(LINES_MAX);
         output.begin();
         for n in 0..5_000 {
             output.write(Stream::Stderr, format!("complaint {n}\n").as_bytes());

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Id;
 use wasmtime::Store;
 
 use super::bindings::v0_1::Handler;
@@ -17,6 +18,9 @@ const WARM_COUNT_MAX: usize = 1024;
 pub(super) struct Instance {
     pub(super) store: Store<State>,
     pub(super) handler: Handler,
+    /// Where it was called before, if it was. What its guest still holds (a request, a timer) lives
+    /// there, and dies with it.
+    pub(super) home: Option<Id>,
     /// Calls that it has answered.
     pub(super) calls: u32,
 }
@@ -42,9 +46,21 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The instance that was used last, if one waits.
-    pub(super) fn take(&self) -> Option<Instance> {
-        self.idle().pop_back().map(|idle| idle.instance)
+    /// The instance that was used last on this runtime, if one waits.
+    pub(super) fn take(&self, home: Id) -> Option<Instance> {
+        let mut idle = self.idle();
+        let at = idle.iter().rposition(|idle| idle.instance.home.is_none_or(|used| used == home))?;
+        idle.remove(at).map(|idle| idle.instance)
+    }
+
+    /// Drops those that have waited longest, until no more than `count` wait.
+    pub(super) fn shrink(&self, count: usize) {
+        let mut idle = self.idle();
+        let surplus = idle.len().saturating_sub(count);
+        let surplus: Vec<_> = idle.drain(..surplus).collect();
+        // Giving memory back takes a while: not under the lock.
+        drop(idle);
+        drop(surplus);
     }
 
     /// Keeps an instance that answered, unless it has served its time. An instance whose call

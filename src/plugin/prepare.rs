@@ -13,6 +13,7 @@ use wasmtime::component::{Component, Linker};
 use super::bindings::{self, v0_1};
 use super::cache::Cache;
 use super::error::{Refusal, chain};
+use super::needs::Need;
 use super::state::State;
 use super::{code, inspect};
 
@@ -67,11 +68,11 @@ pub(super) fn compile(engine: &Engine, cache: Option<&Cache>, source: &Source) -
     Ok(component)
 }
 
-/// Checks that a component is a handler that this host can call.
+/// Checks that a component is a handler that this host can call, and says what it needs.
 pub(super) fn check(
     linker: &Linker<State>,
     component: &Component,
-) -> Result<v0_1::HandlerPre<State>, Refusal> {
+) -> Result<(v0_1::HandlerPre<State>, Vec<Need>), Refusal> {
     let engine = linker.engine();
     let ty = component.component_type();
     let Some(ComponentItem::ComponentFunc(handle)) = ty.get_export(engine, HANDLE).map(|export| export.ty)
@@ -82,11 +83,15 @@ pub(super) fn check(
     if let Some(version) = inspect::contract(&imports).filter(|version| !bindings::serves(version)) {
         return Err(Refusal::Contract { found: version.to_owned() });
     }
+    let needs = Need::of(&imports);
     let linked = linker
         .instantiate_pre(component)
         .map_err(|error| Refusal::Import { reason: chain(&error), found: imports })?;
-    v0_1::HandlerPre::new(linked)
-        .map_err(|error| Refusal::HandlerType { reason: chain(&error), found: inspect::signature(&handle) })
+    let handler = v0_1::HandlerPre::new(linked).map_err(|error| Refusal::HandlerType {
+        reason: chain(&error),
+        found: inspect::signature(&handle),
+    })?;
+    Ok((handler, needs))
 }
 
 /// How a file begins that is no WebAssembly.

@@ -1,19 +1,22 @@
 //! What a store holds for its guest, and what the host answers when the guest asks.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::Level;
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
-use wasmtime_wasi_http::{
-    Error as HttpError, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
-};
+use wasmtime_wasi::{FsPerms, ResourceTable, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bindings::v0_1::wasi::config::store as config;
 use super::bindings::v0_1::wasi::logging::logging;
-use super::limits::Guard;
+use super::http::Client;
+use super::limits::{Guard, Limits};
+use super::meter::Meter;
 use super::output::{GuestStream, Output, Stream};
+use super::staging::Staging;
+use super::{effects, sockets};
+use crate::grants::Grants;
 
 /// Handles that a guest may hold at once: streams, pollables, requests.
 const HANDLES_MAX: usize = 10_000;
@@ -28,48 +31,79 @@ pub(super) type Config = Arc<[(String, String)]>;
 pub(super) struct State {
     wasi: WasiCtx,
     http: WasiHttpCtx,
-    hooks: NoHttp,
-    table: ResourceTable,
+    hooks: Client,
+    pub(super) table: ResourceTable,
     config: Config,
+    pub(super) staging: Staging,
     pub(super) guard: Guard,
     pub(super) output: Output,
+    pub(super) meter: Meter,
+    /// How long a call may compute.
+    pub(super) cpu_max: Option<Duration>,
     /// When the present call is cut off.
     pub(super) deadline: Instant,
 }
 
 impl State {
-    /// A guest that sees its settings, the clocks and random numbers: no file, no network, no
-    /// variable of the host's environment, an empty standard input.
-    pub(super) fn new(config: Config, memory_bytes_max: usize, deadline: Instant) -> Self {
-        let output = Output::default();
+    /// A guest that sees its settings, the clocks, random numbers, an empty standard input, and what
+    /// is granted to it.
+    ///
+    /// # Errors
+    /// Says which granted directory cannot be opened.
+    pub(super) fn new(
+        config: Config,
+        grants: &Arc<Grants>,
+        limits: &Limits,
+        deadline: Instant,
+    ) -> Result<Self, String> {
+        let output = Output::new(limits.lines_max);
         let stream = |stream| GuestStream { output: output.clone(), stream };
-        let wasi = WasiCtx::builder()
-            .stdout(stream(Stream::Stdout))
+        let mut wasi = WasiCtx::builder();
+        wasi.stdout(stream(Stream::Stdout))
             .stderr(stream(Stream::Stderr))
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false)
             .max_random_size(RANDOM_BYTES_MAX)
-            .build();
+            .envs(&grants.env);
+        for dir in &grants.dirs {
+            let perms = if dir.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            wasi.preopened_dir(&dir.host, &dir.guest, perms).map_err(|error| {
+                format!("the directory {} of `allow_dirs` cannot be opened: {error}", dir.host.display())
+            })?;
+        }
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
-        let guard = Guard::new(memory_bytes_max);
-        let http = WasiHttpCtx::new();
-        Self { wasi, http, hooks: NoHttp, table, config, guard, output, deadline }
+        let guard = Guard::new(limits.memory_bytes_max);
+        let staging = Staging::new(Arc::clone(grants), limits.effects);
+        Ok(Self {
+            wasi: wasi.build(),
+            http: WasiHttpCtx::new(),
+            hooks: Client::new(Arc::clone(grants), output.clone()),
+            table,
+            config,
+            staging,
+            guard,
+            output,
+            meter: Meter::new(),
+            cpu_max: limits.cpu_max,
+            deadline,
+        })
     }
 }
 
 /// Everything that a component can import.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_async(linker)?;
+    sockets::refuse(linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    effects::link(linker)?;
     config::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     logging::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
 }
 
 /// What [`link`] offers, in words, for a component that wants something else.
-pub(super) const OFFER: &str =
-    "WASI 0.2 with wasi:http, wasi:config/store@0.2.0-rc.1 and wasi:logging/logging@0.1.0-draft";
+pub(super) const OFFER: &str = "WASI 0.2 with wasi:http, wasi:keyvalue@0.2.0-draft, wasi:config/store@0.2.0-rc.1, wasi:logging/logging@0.1.0-draft and wasmill:handler/outbox@0.1.0";
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
@@ -103,23 +137,5 @@ impl logging::Host for State {
             logging::Level::Error | logging::Level::Critical => Level::ERROR,
         };
         self.output.message(level, &context, &message);
-    }
-}
-
-/// Refuses every outgoing request.
-struct NoHttp;
-
-type Sent = (http::Response<WasiBody>, Box<dyn Future<Output = Result<(), HttpError>> + Send>);
-
-impl WasiHttpHooks for NoHttp {
-    fn send_request(
-        &mut self,
-        request: http::Request<WasiBody>,
-        _: Option<RequestOptions>,
-        _: Box<dyn Future<Output = Result<(), HttpError>> + Send>,
-    ) -> Box<dyn Future<Output = Result<Sent, HttpError>> + Send> {
-        let host = request.uri().host().unwrap_or("an unnamed host").to_owned();
-        let text = format!("HTTP is not granted to this plugin: the request to {host} was not sent");
-        Box::new(async move { Err(HttpError::InternalError(Some(text))) })
     }
 }

@@ -20,6 +20,7 @@ fn settings(namespace: &str) -> Settings {
         event_bytes_max: EVENT_BYTES_MAX,
         // No check cuts the power; waiting for the disk would only make them slow.
         synchronous: Synchronous::Normal,
+        ..Settings::default()
     }
 }
 

@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod calls;
+mod effects;
 mod faults;
+mod fuzz;
+mod grants;
+mod limits;
 mod load;
 mod support;

@@ -1,5 +1,6 @@
 //! What the tests of the plugin host share.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -8,10 +9,48 @@ use serde_json::Value;
 use tracing::instrument::WithSubscriber;
 use wasmill::event::{Event, JsonObject, Name};
 use wasmill::outcome::{Fault, Outcome};
-use wasmill::plugin::{Delivery, Host, HostSettings, Plugin, PluginSpec};
+use wasmill::plugin::{Delivery, Host, HostSettings, Plugin, PluginSpec, StateSource};
+use wasmill::state::{Bucket, StateKeys, StateValue};
 
 pub(crate) const DELIVERY: Delivery<'static> =
-    Delivery { pipeline: "p", group: "g", attempt: 1, max_attempts: 5 };
+    Delivery { pipeline: "p", group: "g", attempt: 1, max_attempts: 5, state: None };
+
+/// A store of state in memory.
+#[derive(Default)]
+pub(crate) struct Memory(pub(crate) Mutex<BTreeMap<(Bucket, String), StateValue>>);
+
+impl Memory {
+    /// Puts a value there, as another commit would.
+    pub(crate) fn put(&self, bucket: &str, key: &str, version: u64, value: &str) {
+        let bucket = Bucket::own("p", bucket).unwrap();
+        let value = StateValue { version, bytes: value.as_bytes().to_vec() };
+        self.0.lock().unwrap().insert((bucket, key.to_owned()), value);
+    }
+}
+
+#[async_trait::async_trait]
+impl StateSource for Memory {
+    async fn get(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>, String> {
+        let values = self.0.lock().unwrap();
+        Ok(keys.iter().map(|key| values.get(&(bucket.clone(), key.clone())).cloned()).collect())
+    }
+
+    async fn keys(&self, bucket: &Bucket, _: Option<u64>) -> Result<StateKeys, String> {
+        let values = self.0.lock().unwrap();
+        let keys = values.keys().filter(|(of, _)| of == bucket).map(|(_, key)| key.clone()).collect();
+        Ok(StateKeys { keys, cursor: None })
+    }
+}
+
+/// Asks for a behaviour of the guest `hostile`, with state in `memory`.
+pub(crate) async fn ask_with(
+    plugin: &Plugin,
+    behaviour: &str,
+    memory: &Arc<Memory>,
+) -> Result<Outcome, Fault> {
+    let state = Some(Arc::clone(memory) as Arc<dyn StateSource>);
+    plugin.handle(&event(behaviour, "{}"), &Delivery { state, ..DELIVERY }).await
+}
 
 /// A component that `scripts/build-plugins` built.
 pub(crate) fn guest(name: &str) -> PathBuf {
@@ -110,6 +149,11 @@ pub(crate) fn written(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) -> Path
 /// A component of the handler world around the core module's functions and data in `core`. The
 /// answer is what lies at address 0: zeros are an ack.
 pub(crate) fn handler_component(core: &str) -> Vec<u8> {
+    component_around("(i32.const 0)", core)
+}
+
+/// The same with `handle` as the body of the handler, which gives the address of the answer.
+pub(crate) fn component_around(handle: &str, core: &str) -> Vec<u8> {
     let text = format!(
         r#"(component
             (import "wasmill:handler/types@0.1.0" (instance $types
@@ -137,7 +181,7 @@ pub(crate) fn handler_component(core: &str) -> Vec<u8> {
                     (global.get $free)
                     (global.set $free (i32.and (i32.const -8)
                         (i32.add (i32.const 7) (i32.add (global.get $free) (local.get 3))))))
-                (func (export "handle") (param i32) (result i32) (i32.const 0))
+                (func (export "handle") (param i32) (result i32) {handle})
                 {core})
             (core instance $i (instantiate $core))
             (func (export "handle")

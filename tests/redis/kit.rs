@@ -28,7 +28,13 @@ pub(crate) fn url(text: &str) -> RedisUrl {
 }
 
 pub(crate) async fn connect(text: &str) -> Result<Redis> {
-    Redis::connect(&url(text), &Settings { namespace: "T".to_owned(), ..Settings::default() }).await
+    connect_for(text, Settings::default().append_time_max).await
+}
+
+/// A backend for which an append is given up after this time.
+pub(crate) async fn connect_for(text: &str, append_time_max: Duration) -> Result<Redis> {
+    let settings = Settings { namespace: "T".to_owned(), append_time_max, ..Settings::default() };
+    Redis::connect(&url(text), &settings).await
 }
 
 /// A server, a backend on it, and a connection for what others do.
@@ -76,14 +82,28 @@ impl Bench {
         }
     }
 
-    /// Adds an event as Rheo does: with an id of the server's choice or this one. Returns the id.
-    pub(crate) fn append_like_rheo(&self, partition: u32, entry: &str) -> String {
-        let sequence: u64 = self.raw(&format!("INCRBY rheo:T:seq:s:{partition} 1"));
-        let id: String = self.raw(&format!(
+    /// The sequence that an append of Rheo's takes first.
+    pub(crate) fn take_sequence(&self, partition: u32) -> u64 {
+        self.raw(&format!("INCRBY rheo:T:seq:s:{partition} 1"))
+    }
+
+    /// The entry that it adds then, and the row that it adds last.
+    pub(crate) fn add_entry(&self, partition: u32, entry: &str, sequence: u64) -> String {
+        self.raw(&format!(
             "XADD rheo:T:s:s:{partition} {entry} id rheo-{partition}-{sequence} sequence {sequence} \
              partition {partition} timestamp 2020-01-15T12:00:00.000Z metadata {{}} payload {{\"n\":1}}"
-        ));
-        let _: i64 = self.raw(&format!("ZADD rheo:T:z:s:{partition} {sequence} {id}"));
+        ))
+    }
+
+    pub(crate) fn add_row(&self, partition: u32, entry: &str, sequence: u64) {
+        let _: i64 = self.raw(&format!("ZADD rheo:T:z:s:{partition} {sequence} {entry}"));
+    }
+
+    /// Adds an event as Rheo does: with an id of the server's choice or this one. Returns the id.
+    pub(crate) fn append_like_rheo(&self, partition: u32, entry: &str) -> String {
+        let sequence = self.take_sequence(partition);
+        let id = self.add_entry(partition, entry, sequence);
+        self.add_row(partition, &id, sequence);
         id
     }
 
@@ -131,6 +151,15 @@ impl Bench {
             .collect();
         let request = SettleRequest { group: &self.group, consumer: "c", settlements: &settlements };
         self.backend.settle(&request).await
+    }
+
+    /// The processor time that the server has used: what its steps cost, however busy the machine is.
+    pub(crate) fn server_cpu(&self) -> Duration {
+        let info: String = self.raw("INFO cpu");
+        let used = |name: &str| -> f64 {
+            info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
+        };
+        Duration::from_secs_f64(used("used_cpu_user:") + used("used_cpu_sys:"))
     }
 
     pub(crate) async fn lag(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! A store that has lost a group makes it again, and no unsettled event is passed over.
 
+use std::time::Duration;
+
 use wasmill::backend::{Backend as _, Error, NewGroup, Settled, Start};
 use wasmill::event::{GroupKey, Name};
 
@@ -43,6 +45,20 @@ async fn what_its_holder_lost_with_the_group_comes_again() {
     assert_eq!(sequences(&again), [1, 3]);
     assert!(again.iter().all(|leased| leased.lease.attempt == 2), "the attempts before count");
     assert_eq!(bench.ack(&claimed[..1]).await, [Settled::Stale]);
+    bench.ack(&again).await;
+    assert_eq!(bench.lag().await, 0);
+}
+
+#[tokio::test]
+async fn a_retry_that_is_due_does_not_keep_a_lost_group_from_coming_back() {
+    let bench = Bench::new(1).await;
+    bench.append(0, 3).await;
+    let claimed = bench.claim("a", 2).await.leased;
+    bench.settle(&claimed, |_| retry(Duration::ZERO)).await.unwrap();
+    let _: i64 = bench.raw("XGROUP DESTROY rheo:T:s:s:0 g");
+    let mut again = bench.claim("b", 10).await.leased;
+    again.extend(bench.claim("b", 10).await.leased);
+    assert_eq!(sequences(&again), [1, 2, 3]);
     bench.ack(&again).await;
     assert_eq!(bench.lag().await, 0);
 }

@@ -4,9 +4,16 @@
 // Helpers of tests are tests, which the lint does not know of this kind of crate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod explain;
 mod faults;
+mod group_control;
+mod healing;
 mod kit;
 mod lost_groups;
 mod peers;
+mod redrive;
+mod scan;
 #[path = "../support/redis.rs"]
 mod server;
+mod start;
+mod trim;

@@ -165,6 +165,15 @@ impl Engine {
         self.log.lock().unwrap().clone()
     }
 
+    /// What the log has behind its first `from` bytes.
+    pub fn log_from(&self, from: usize) -> String {
+        self.log.lock().unwrap().get(from..).unwrap_or_default().to_owned()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until a line of the log has all these texts.
     pub fn wait_for(&mut self, texts: &[&str]) {
         let until = Instant::now() + PATIENCE;
@@ -231,6 +240,20 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 impl Site {
+    /// Everything that the store holds, for comparison.
+    pub fn contents(&self) -> Vec<String> {
+        match &self.store {
+            Store::Sqlite => dump_sqlite(&self.path().join("wasmill.db")),
+            Store::Redis(server) => dump_redis(&server.url()),
+        }
+    }
+
+    /// Works on the folder's store through the library.
+    pub fn with_store<T>(&self, work: impl AsyncFnOnce(wasmill::backend::Shared) -> T) -> T {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async { work(self.open().await).await })
+    }
+
     /// Everything that the stream `s` holds, read through the library.
     pub fn events(&self) -> Vec<wasmill::event::Event> {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -266,4 +289,36 @@ impl Site {
             wasmill::target::Target::Memory => unreachable!("no site works in memory"),
         }
     }
+}
+
+/// All rows of all tables.
+fn dump_sqlite(file: &Path) -> Vec<String> {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    let mut names =
+        connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").unwrap();
+    let names: Vec<String> = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut dump = Vec::new();
+    for name in names {
+        let mut rows = connection.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
+        let columns = rows.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            let values = (0..columns).map(|column| row.get::<_, rusqlite::types::Value>(column).unwrap());
+            Ok(format!("{name}: {:?}", values.collect::<Vec<_>>()))
+        };
+        dump.extend(rows.query_map([], row).unwrap().map(Result::unwrap));
+    }
+    dump
+}
+
+/// All keys with the serialized form of what they hold.
+fn dump_redis(url: &str) -> Vec<String> {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let mut keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    keys.sort();
+    let mut dump = Vec::new();
+    for key in keys {
+        let bytes: Vec<u8> = redis::cmd("DUMP").arg(&key).query(&mut connection).unwrap();
+        dump.push(format!("{}: {bytes:?}", String::from_utf8_lossy(&key)));
+    }
+    dump
 }

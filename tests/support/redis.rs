@@ -33,10 +33,20 @@ impl RedisServer {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
+    /// A server without persistence that begins with what this dump holds.
+    pub(crate) fn with_dump(dump: &std::path::Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(dump, dir.path().join("dump.rdb")).unwrap();
+        Self::start_in(dir, &["--dbfilename", "dump.rdb"])
+    }
+
     /// A server with further options, as on its command line.
     pub(crate) fn start_with(options: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    fn start_in(dir: tempfile::TempDir, options: &[&str]) -> Self {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let dir = tempfile::tempdir().unwrap();
         let mut server = Self { dir, port: 0, options, child: None };
         // Between asking for a free port and using it, another process can take it: then the
         // server ends at once, and the next port is tried.

@@ -60,6 +60,9 @@ async fn settle_at_random(scene: &Scene, consumer: &str, claimed: Claimed, seen:
             (Settled::Done, Verdict::Ack(_)) => seen.acked.push(place),
             (Settled::Done, Verdict::DeadLetter { .. }) => seen.dead.push(place),
             (Settled::Done | Settled::Stale, _) => {}
+            (Settled::Conflict | Settled::Refused(_), _) => {
+                anyhow::bail!("without effects there is nothing to refuse: {settlement:?}")
+            }
             (Settled::ReceiptMismatch, _) => anyhow::bail!("a lease keeps its receipt: {settlement:?}"),
         }
     }

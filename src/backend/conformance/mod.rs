@@ -16,22 +16,37 @@ use super::Shared;
 
 #[macro_use]
 mod kit;
+mod control_kit;
 
 pub mod append;
 pub mod attempts;
 pub mod claim;
 pub mod concurrency;
 pub mod dead_letters;
+pub mod delete;
+pub mod effects;
+pub mod explain;
 pub mod fairness;
 pub mod frontier;
+pub mod heal;
+pub mod history;
 pub mod leases;
 pub mod pending;
+pub mod purge;
 pub mod read;
+pub mod redeliver;
+pub mod redrive;
+pub mod redriven;
 pub mod release;
+pub mod replay;
+pub mod reset;
 pub mod retry;
+pub mod rewind;
 pub mod settle;
+pub mod start;
 pub mod streams;
 pub mod suspects;
+pub mod trim;
 pub mod wait;
 
 /// The size limit, in bytes, that a [`Store`]'s backends are opened with
@@ -188,7 +203,144 @@ macro_rules! conformance_promises {
                 ends_with_an_append_through_another_handle
                 ends_with_a_release
                 ends_when_a_retry_is_due
+                ends_with_a_redrive
+                ends_with_a_replay
                 names_what_is_missing
+            }
+            history {
+                reads_both_ways
+                keeps_its_bounds
+                is_complete_while_others_append
+                begins_behind_what_was_trimmed
+                names_what_is_missing
+            }
+            start {
+                begins_behind_the_sequences_named
+                begins_no_later_than_the_end
+                refuses_an_unknown_partition
+                begins_at_the_end_of_each_partition
+                reaches_the_end_of_a_trimmed_stream
+            }
+            replay {
+                delivers_again_what_is_above
+                skips_nothing
+                makes_leases_above_stale
+                brings_parked_events_back_at_once
+                touches_only_the_partitions_named
+                leaves_other_groups_alone
+                goes_no_further_than_the_end
+                leaves_dead_letters_where_they_are
+                reaches_the_end_of_a_trimmed_stream
+                loses_nothing_among_busy_consumers
+                names_what_is_missing
+            }
+            rewind {
+                takes_many_pending_in_several_steps
+                is_finished_by_claims_alone
+                holds_only_its_partitions
+                refuses_another_meanwhile
+                is_one_among_many
+                keeps_what_it_will_deliver
+            }
+            reset {
+                begins_again
+                skips_to_the_end
+                goes_behind_a_sequence
+                makes_every_lease_stale
+                leaves_dead_letters_and_other_groups
+                reaches_the_end_of_a_trimmed_stream
+                names_what_is_missing
+            }
+            delete {
+                takes_everything_of_the_group
+                frees_the_name
+                is_finished_by_any_handle
+                is_finished_by_claims_alone
+                names_what_is_missing
+            }
+            purge {
+                removes_the_rows_named
+                leaves_cursors_working
+                spares_other_groups
+                takes_a_batch_up_to_its_bound
+                names_what_is_missing
+            }
+            redrive {
+                delivers_the_same_event_afresh
+                answers_each_row_in_order
+                waits_its_turn_beside_new_events
+                leaves_alone_what_is_unsettled
+                leaves_the_frontier_alone
+                belongs_to_one_group
+                happens_once_among_many
+                is_seen_by_other_handles
+                takes_a_batch_up_to_its_bound
+                names_what_is_missing
+            }
+            redriven {
+                can_be_retried
+                comes_back_when_its_retry_is_due
+                can_die_again
+                is_capped_when_leases_run_out
+                is_leased_like_any_other
+                can_be_released
+                is_not_trimmed
+                comes_from_the_copy_of_a_trimmed_event
+                survives_a_forced_trim
+                survives_a_forced_trim_in_any_state
+                outlives_a_replay
+                outlives_a_reset
+                comes_again_after_a_reset
+                keeps_its_state_through_a_replay
+                outlives_a_rewind_to_before_what_was_trimmed
+                is_listed_with_what_is_pending
+            }
+            redeliver {
+                answers_each_event_in_order
+                behaves_like_a_redrive
+                finds_nothing_that_was_trimmed
+                takes_a_batch_up_to_its_bound
+                names_what_is_missing
+            }
+            trim {
+                keeps_the_newest
+                goes_up_to_a_sequence
+                goes_by_age
+                goes_where_one_bound_says_so
+                goes_in_bounded_steps
+                stops_before_what_a_group_needs
+                leaves_groups_at_work
+                goes_by_force
+                loses_nothing_among_busy_consumers
+                names_what_is_missing
+            }
+            explain {
+                names_nothing_at_the_end
+                names_what_was_never_delivered
+                names_what_is_pending
+                passes_over_what_was_redriven
+                names_what_is_gone
+                names_what_is_missing
+            }
+            heal {
+                finds_nothing_while_events_are_handled
+                finds_nothing_while_events_are_redriven
+                finds_nothing_while_groups_are_moved
+                names_what_is_missing
+            }
+            effects {
+                appear_with_the_ack
+                continue_the_log
+                need_an_ack_under_a_lease
+                respect_who_took_over
+                conflict_with_what_was_overtaken
+                stand_alone_in_a_batch
+                come_in_any_number
+                settle_as_plain_acks_do
+                are_stale_during_a_rewind
+                count_exactly
+                keep_state_by_bucket
+                wake_who_waits
             }
             concurrency {
                 settles_each_event_once

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::Store;
 use super::kit::{LONG, MANY, PATIENCE, SHORT, Scene, Take, ensure_eq, name, places, retry};
-use crate::backend::Error;
+use crate::backend::{Error, RewindKind};
 use crate::event::{GroupKey, Leased};
 use crate::outcome::Verdict;
 
@@ -138,6 +138,40 @@ pub async fn ends_when_a_retry_is_due(store: &dyn Store) -> Result<()> {
     store.pass(SHORT * 2).await;
     let found = woken("a retry that was parked meanwhile", consumer).await?;
     ensure_eq("the parked event is delivered", places(&found), vec![(0, 2)])
+}
+
+/// A redrive wakes who waits, through this handle or another one.
+pub async fn ends_with_a_redrive(store: &dyn Store) -> Result<()> {
+    let scene = Scene::with_events(store, 1, MANY, 1).await?;
+    let other = scene.through(store.other().await?);
+    let mut held = scene.claim_one("a", LONG).await?;
+    for handle in [&scene, &other] {
+        scene.reject_all(&[held]).await?;
+        let consumer = idle_consumer(&scene);
+        let_it_begin().await;
+        handle.redrive_all().await?;
+        let found = woken("a redrive", consumer).await?;
+        ensure_eq("the redriven event is delivered", places(&found), vec![(0, 1)])?;
+        held = found.into_iter().next().ok_or_else(|| anyhow::anyhow!("one event is delivered"))?;
+    }
+    Ok(())
+}
+
+/// The end of a replay wakes who waits, through this handle or another one.
+pub async fn ends_with_a_replay(store: &dyn Store) -> Result<()> {
+    let scene = Scene::with_events(store, 2, MANY, 1).await?;
+    let other = scene.through(store.other().await?);
+    let held = scene.claim_all("a", 2).await?;
+    scene.ack_all(&held).await?;
+    for handle in [&scene, &other] {
+        let consumer = idle_consumer(&scene);
+        let_it_begin().await;
+        handle.rewind(RewindKind::Replay, &[(1, 0)]).await?;
+        let found = woken("a replay", consumer).await?;
+        ensure_eq("the event is delivered again", places(&found), vec![(1, 1)])?;
+        scene.ack_all(&found).await?;
+    }
+    Ok(())
 }
 
 /// A missing stream or group is an error.

@@ -254,6 +254,7 @@ impl Redis {
             keys.push(self.keys.done(group, share.partition));
             keys.push(self.keys.due(group, share.partition));
             keys.push(self.keys.suspects(group, share.partition));
+            keys.push(self.keys.redriven(group, share.partition));
         }
         let mut call = Script::Lease.call(&keys);
         call.arg(group.group.as_str()).arg(request.consumer).arg(millis(request.lease));
@@ -267,7 +268,8 @@ impl Redis {
         call
     }
 
-    /// Reads the answer of `begin.lua`: learns what is parked and suspect, restores a lost group.
+    /// Reads the answer of `begin.lua`: learns what is parked and suspect, restores a lost group, goes
+    /// on with a rewind.
     /// Returns for each share whether there may be something new.
     async fn begun(&self, taking: &mut Taking<'_>, shares: &[Share], answer: Value) -> Result<Vec<bool>> {
         let group = taking.request.group;
@@ -287,7 +289,7 @@ impl Redis {
         }
         let now = number_or_zero(next())?;
         taking.claimed.suspects |= number_or_zero(next())? == 1;
-        let (mut news, mut lost) = (Vec::with_capacity(shares.len()), Vec::new());
+        let (mut news, mut lost, mut rewinding) = (Vec::with_capacity(shares.len()), Vec::new(), false);
         for share in shares {
             let state = number_or_zero(next())?;
             let due = number_or_zero(next())?;
@@ -295,10 +297,15 @@ impl Redis {
             if state == 2 {
                 lost.push(share.partition);
             }
+            rewinding |= state == 3;
             news.push(state != 0);
         }
         if !lost.is_empty() {
             self.restore(group, &lost).await?;
+        }
+        // Whoever began it may have died: a claim does its part. A deleted group is gone then.
+        if rewinding && self.rewind_step(group).await?.deleted {
+            return Err(Error::GroupNotFound(group.clone()));
         }
         Ok(news)
     }

@@ -1,6 +1,6 @@
 //! Fields of an entry ↔ an event, and rows of the dead-letter stream → dead letters.
 
-use super::reply::{Entry, lossy};
+use super::reply::{Entry, lossy, parse_id};
 use crate::backend::{DeadEvent, DeadLetter};
 use crate::event::{Event, JsonObject, NUMBER_MAX, Name};
 use crate::outcome::{Cause, FailureKind};
@@ -66,7 +66,8 @@ pub(super) fn raw_id(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<String> {
     raw_field(fields, "id").filter(|id| !id.is_empty())
 }
 
-fn raw_field(fields: &[(Vec<u8>, Vec<u8>)], name: &str) -> Option<String> {
+/// The first field of this name, where it is readable.
+pub(super) fn raw_field(fields: &[(Vec<u8>, Vec<u8>)], name: &str) -> Option<String> {
     let (_, value) = fields.iter().find(|(field, _)| field == name.as_bytes())?;
     String::from_utf8(value.clone()).ok()
 }
@@ -83,7 +84,7 @@ pub(super) fn parse_sequence(text: &str) -> Option<u64> {
 /// The event's own fields may have the same names, so the last `reason` counts.
 pub(super) fn decode_dead(stream: &Name, row: Entry) -> DeadLetter {
     let mut fields = row.fields;
-    let at = fields.iter().rposition(|(name, _)| name == b"reason").unwrap_or(fields.len());
+    let at = end_of_event(&fields);
     let ours: Vec<(String, String)> =
         fields.split_off(at).into_iter().map(|(name, value)| (lossy(name), lossy(value))).collect();
     let get = |name: &str| ours.iter().find(|(field, _)| field == name).map(|(_, value)| value.clone());
@@ -103,6 +104,38 @@ pub(super) fn decode_dead(stream: &Name, row: Entry) -> DeadLetter {
         plugin: get("plugin"),
         dead_lettered_at: get("dead_lettered_at"),
     }
+}
+
+/// Where the fields of the event end in a row, and ours begin.
+fn end_of_event(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    fields.iter().rposition(|(name, _)| name == b"reason").unwrap_or(fields.len())
+}
+
+/// Partition and entry id of the event in a row, where the row says them.
+pub(super) fn dead_receipt(row: &Entry) -> Option<(u32, String)> {
+    let (partition, id) = raw_field(&row.fields[end_of_event(&row.fields)..], "receipt")
+        .and_then(|text| text.split_once('/').map(|(p, id)| (p.to_owned(), id.to_owned())))?;
+    let (ms, low) = parse_id(&id)?;
+    Some((partition.parse().ok()?, format!("{ms}-{low}")))
+}
+
+/// The fields that `lua/lib/copy.lua` put into one text: for each name and value its length, a colon,
+/// its bytes. `None` for a text of another form.
+pub(super) fn decode_copy(mut copy: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut texts = Vec::new();
+    while !copy.is_empty() {
+        let colon = copy.iter().position(|&byte| byte == b':')?;
+        let length: usize = std::str::from_utf8(&copy[..colon]).ok()?.parse().ok()?;
+        let rest = &copy[colon + 1..];
+        texts.push(rest.get(..length)?.to_vec());
+        copy = &rest[length..];
+    }
+    let mut texts = texts.into_iter();
+    let mut fields = Vec::with_capacity(texts.len() / 2);
+    while let Some(name) = texts.next() {
+        fields.push((name, texts.next()?));
+    }
+    Some(fields)
 }
 
 #[cfg(test)]
@@ -179,6 +212,35 @@ mod tests {
         assert_eq!(letter.cause, Some(Cause::AttemptsExhausted));
         assert_eq!(letter.failure, Some(FailureKind::Trap));
         assert_eq!((letter.attempts, letter.consumer.as_deref(), letter.plugin), (Some(5), Some("c"), None));
+    }
+
+    #[test]
+    fn a_copy_is_read_back_byte_for_byte() {
+        let copy = b"2:id2:e17:payload4:{:\xff\n0:0:";
+        let expected = vec![
+            (b"id".to_vec(), b"e1".to_vec()),
+            (b"payload".to_vec(), b"{:\xff\n".to_vec()),
+            (Vec::new(), Vec::new()),
+        ];
+        assert_eq!(decode_copy(copy), Some(expected));
+        assert_eq!(decode_copy(b""), Some(Vec::new()));
+        for wrong in ["x", "2:a", "2:ab", "-1:a", "1:a1:b1:c", "99999999999999999999:a1:b", ":a1:b"] {
+            assert_eq!(decode_copy(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_row_names_the_entry_of_its_event() {
+        let row = |receipt: &str| {
+            let pairs = [("id", "e1"), ("receipt", "9/9-9"), ("reason", "r"), ("receipt", receipt)];
+            Entry { id: "1-0".into(), fields: fields(&pairs) }
+        };
+        assert_eq!(dead_receipt(&row("2/17-5")), Some((2, "17-5".to_owned())));
+        for wrong in ["", "17-5", "2/", "2/x", "x/17-5"] {
+            assert_eq!(dead_receipt(&row(wrong)), None, "{wrong}");
+        }
+        let rheo = fields(&[("id", "e1"), ("receipt", "9/9-9"), ("reason", ":boom")]);
+        assert_eq!(dead_receipt(&Entry { id: "1-0".into(), fields: rheo }), None);
     }
 
     #[test]

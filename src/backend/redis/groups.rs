@@ -5,10 +5,11 @@ use std::time::Duration;
 use redis::Value;
 
 use super::connection::Effect;
+use super::redrive::REDRIVER;
 use super::reply::{self, number_or_zero};
 use super::scripts::{Code, Script};
 use super::{Redis, millis};
-use crate::backend::{Error, NewGroup, PARTITIONS_MAX, Result, Start};
+use crate::backend::{Error, PARTITIONS_MAX, Result};
 use crate::event::{GroupKey, Name};
 
 /// How long a consumer that holds nothing is silent before its name is forgotten.
@@ -31,61 +32,29 @@ impl Redis {
         }
     }
 
-    pub(super) async fn do_create_group(&self, group: &GroupKey, new: NewGroup) -> Result<()> {
-        Name::new(group.group.as_str())?;
-        if new.max_attempts == 0 {
-            return Err(Error::InvalidMaxAttempts);
-        }
-        let start = match new.start {
-            Start::Beginning => "0",
-            Start::End => "$",
-        };
-        // Once more where the stream has changed under us.
-        for _ in 0..2 {
-            let partitions = self.partitions_of(&group.stream).await?;
-            let mut keys = vec![self.keys.meta(&group.stream), self.keys.group(group)];
-            for p in 0..partitions {
-                keys.push(self.keys.entries(&group.stream, p));
-                keys.push(self.keys.seq(&group.stream, p));
-            }
-            let mut call = Script::CreateGroup.call(&keys);
-            call.arg(group.group.as_str()).arg(partitions).arg(new.max_attempts).arg(start);
-            let answer = self.connection.script(call, Effect::Write).await;
-            let all: Vec<u32> = (0..partitions).collect();
-            match code(self.blame(answer, || self.typed_keys(group, &all)).await?)? {
-                Code::Changed => self.forget(&group.stream),
-                Code::Exists => return Err(Error::GroupExists(group.clone())),
-                Code::StreamNotFound => {
-                    self.forget(&group.stream);
-                    return Err(Error::StreamNotFound(group.stream.clone()));
-                }
-                _ => return Ok(()),
-            }
-        }
-        Err(Error::Busy(format!("the stream `{}` keeps changing", group.stream)))
-    }
-
-    /// Makes a group again in these partitions, where the store has lost it. Says so.
-    pub(super) async fn restore(&self, group: &GroupKey, partitions: &[u32]) -> Result<()> {
+    /// Makes a group again in these partitions, where the store has lost it, and says so. Returns whether
+    /// it was this call that did.
+    pub(super) async fn restore(&self, group: &GroupKey, partitions: &[u32]) -> Result<bool> {
         let mut keys = vec![self.keys.group(group), self.keys.note(group)];
         for &p in partitions {
             keys.push(self.keys.entries(&group.stream, p));
             keys.push(self.keys.index(&group.stream, p));
             keys.push(self.keys.done(group, p));
             keys.push(self.keys.seq(&group.stream, p));
+            keys.push(self.keys.redriven(group, p));
         }
         let mut call = Script::RestoreGroup.call(&keys);
-        call.arg(group.group.as_str()).arg(partitions);
+        call.arg(group.group.as_str()).arg(REDRIVER).arg(partitions);
         let answer = self.connection.script(call, Effect::Write).await;
         match number_or_zero(self.blame(answer, || self.typed_keys(group, partitions)).await?)? {
             restored if restored < 0 => Err(self.missing(group).await),
-            0 => Ok(()), // another engine was faster, and has said so
+            0 => Ok(false), // another engine was faster, and has said so
             restored => {
                 tracing::warn!(
                     %group, partitions = restored,
                     "the store had lost the group; made it again, just before its first unsettled event"
                 );
-                Ok(())
+                Ok(true)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Names of keys: Rheo's and our own, under one prefix.
 
 use crate::event::{GroupKey, Name};
+use crate::state::Bucket;
 
 /// The prefix of all keys of one namespace, and how the keys are made from it.
 #[derive(Clone, Debug)]
@@ -64,11 +65,52 @@ impl Keys {
         format!("{}suspect:{}:{partition}", self.prefix, Self::of(group))
     }
 
-    /// Ours: what the steps of a claim tell each other (hash). Field `{p}`: lease id of the last
-    /// claim and the id behind which it read. Field `recheck:{p}`: up to which sequence a restored
-    /// group may come by entries that are settled.
+    /// Ours: redriven events that are not settled, entry id by sequence: the durable record of each
+    /// (sorted set).
+    pub(super) fn redriven(&self, group: &GroupKey, partition: u32) -> String {
+        format!("{}redriven:{}:{partition}", self.prefix, Self::of(group))
+    }
+
+    /// Ours: the fields of redriven events by entry id, see `codec::decode_copy` (hash).
+    pub(super) fn copies(&self, group: &GroupKey, partition: u32) -> String {
+        format!("{}copy:{}:{partition}", self.prefix, Self::of(group))
+    }
+
+    /// Ours: what the steps of a claim tell each other, and more (hash). Field `{p}`: lease id of the
+    /// last claim and the id behind which it read. `recheck:{p}`: up to which sequence the group may
+    /// come by entries that are settled. `rewind:{p}`: kind and target sequence of the rewind that is
+    /// under way; `rewound:{p}`: how far that came. `missing:{p}`: how many events were removed before
+    /// they were settled. `since:{p}`: the entry id behind which this group has read everything, as
+    /// far as we know it; `heirs:{p}`: whether it had readers before that. `hole:{p}`: a gap at the
+    /// frontier, its first and last sequence and when it was first seen.
     pub(super) fn note(&self, group: &GroupKey) -> String {
         format!("{}note:{}", self.prefix, Self::of(group))
+    }
+
+    /// Ours: the sequence up to which each partition of a stream was trimmed, with its index rows
+    /// (hash).
+    pub(super) fn trimmed(&self, stream: &Name) -> String {
+        format!("{}trimmed:{stream}", self.prefix)
+    }
+
+    /// Ours: what handlers keep in a bucket, by key: version, a colon, the value's bytes (hash).
+    pub(super) fn state(&self, bucket: &Bucket) -> String {
+        format!("{}state:{bucket}", self.prefix)
+    }
+
+    /// Ours: the version that was given to a key of any bucket last (string).
+    pub(super) fn versions(&self) -> String {
+        format!("{}versions", self.prefix)
+    }
+
+    /// What all keys of this namespace begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// A pattern for SCAN that finds the fences of a group whose names are portable.
+    pub(super) fn fence_pattern(&self, group: &GroupKey) -> String {
+        format!("{}*", escape_glob(&self.fences(group)))
     }
 
     /// A pattern for SCAN that finds the metadata of all streams.

@@ -1,10 +1,13 @@
 //! What is there: streams, groups and their state. Nothing here writes.
 
+use std::collections::HashMap;
+
 use redis::Value;
 
 use super::connection::Effect;
 use super::errors::{ServerCode, code_of};
 use super::reply::{self, Answers, array, checked, count, text, text_or_empty};
+use super::rewind::kind_of;
 use super::{Redis, partition_count};
 use crate::backend::{Error, GroupInfo, GroupPartition, PartitionInfo, Result, StreamInfo, StreamSummary};
 use crate::event::{GroupKey, Name};
@@ -103,10 +106,13 @@ impl Redis {
         for p in 0..partitions {
             pipe.cmd("GET").arg(self.keys.seq(stream, p));
             pipe.cmd("XLEN").arg(self.keys.entries(stream, p));
+            pipe.cmd("ZRANGE").arg(self.keys.index(stream, p)).arg(0).arg(0).arg("WITHSCORES");
         }
         let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
         let keys = || {
-            let of = |p| [(self.keys.seq(stream, p), "string"), (self.keys.entries(stream, p), "stream")];
+            let (seq, entries) = (|p| self.keys.seq(stream, p), |p| self.keys.entries(stream, p));
+            let index = |p| self.keys.index(stream, p);
+            let of = |p| [(seq(p), "string"), (entries(p), "stream"), (index(p), "zset")];
             (0..partitions).flat_map(of).collect()
         };
         let created_at = text(self.blame(answers.next(), keys).await?)?;
@@ -114,7 +120,9 @@ impl Redis {
         for partition in 0..partitions {
             let high_watermark = count(self.blame(answers.next(), keys).await?)?;
             let length = count(self.blame(answers.next(), keys).await?)?;
-            info.partitions.push(PartitionInfo { partition, high_watermark, length });
+            let first = array(self.blame(answers.next(), keys).await?)?.into_iter().nth(1);
+            let first = first.map(count).transpose()?;
+            info.partitions.push(PartitionInfo { partition, high_watermark, length, first });
         }
         Ok(info)
     }
@@ -127,27 +135,29 @@ impl Redis {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("HGETALL").arg(self.keys.group(group));
+        pipe.cmd("HGETALL").arg(self.keys.note(group));
         pipe.cmd("XLEN").arg(self.keys.dead_letters(group));
         for p in 0..partitions {
             pipe.cmd("GET").arg(self.keys.seq(&group.stream, p));
             pipe.cmd("XPENDING").arg(self.keys.entries(&group.stream, p)).arg(group.group.as_str());
             pipe.cmd("ZCARD").arg(self.keys.due(group, p));
             pipe.cmd("ZCOUNT").arg(self.keys.suspects(group, p)).arg(0).arg(0);
+            pipe.cmd("ZCARD").arg(self.keys.redriven(group, p));
         }
         let mut answers = Answers::new(self.connection.transaction(&pipe, Effect::None).await?);
-        let meta = reply::pairs(self.blame(answers.next(), keys).await?)?;
+        let meta = fields(self.blame(answers.next(), keys).await?)?;
+        let note = fields(self.blame(answers.next(), keys).await?)?;
         if meta.is_empty() {
             return Err(Error::GroupNotFound(group.clone()));
         }
-        let field = |name: &str| {
-            let (_, value) = meta.iter().find(|(field, _)| field == name.as_bytes())?;
-            std::str::from_utf8(value).ok()?.parse::<u64>().ok()
-        };
-        let max_attempts = field("max_attempts").and_then(|max| u32::try_from(max).ok());
+        let number = |fields: &HashMap<String, String>, name: &str| fields.get(name)?.parse::<u64>().ok();
+        let max_attempts = number(&meta, "max_attempts").and_then(|max| u32::try_from(max).ok());
+        let marker = all.iter().find_map(|p| note.get(&format!("rewind:{p}")));
         let dead_letters = count(self.blame(answers.next(), keys).await?)?;
         let mut info = GroupInfo {
             max_attempts: max_attempts.unwrap_or(MAX_ATTEMPTS_DEFAULT),
             dead_letters,
+            rewind: marker.map(|marker| kind_of(marker)),
             partitions: Vec::with_capacity(all.len()),
         };
         for &partition in &all {
@@ -162,14 +172,29 @@ impl Redis {
             };
             let due = count(self.blame(answers.next(), keys).await?)?;
             let parked = due + count(self.blame(answers.next(), keys).await?)?;
+            let redriven = count(self.blame(answers.next(), keys).await?)?;
+            let unlisted = match redriven {
+                0 => 0,
+                _ => self.unlisted(group, partition).await?.len() as u64,
+            };
             info.partitions.push(GroupPartition {
                 partition,
-                frontier: field(&format!("frontier_p{partition}")).unwrap_or(0),
+                frontier: number(&meta, &format!("frontier_p{partition}")).unwrap_or(0),
                 high_watermark,
-                in_flight: pending.saturating_sub(parked),
+                in_flight: (pending + unlisted).saturating_sub(parked),
                 parked,
+                redriven,
+                missing: number(&note, &format!("missing:{partition}")).unwrap_or(0),
             });
         }
         Ok(info)
     }
+}
+
+/// A hash as texts; what is no text is nothing that we look for.
+fn fields(answer: Value) -> Result<HashMap<String, String>> {
+    Ok(reply::pairs(answer)?
+        .into_iter()
+        .map(|(name, value)| (reply::lossy(name), reply::lossy(value)))
+        .collect())
 }

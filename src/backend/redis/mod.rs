@@ -4,7 +4,9 @@
 //! What must be one step is one script (`lua/`); what moves payloads is a native command. Rheo's keys
 //! are as Rheo writes them. Ours beside them, invisible to it: `due:{stream}:{group}:{p}` (parked
 //! entries by the time they come back), `suspect:{stream}:{group}:{p}` (entries that may have killed
-//! their consumer) and `note:{stream}:{group}` (what the steps of a claim tell each other).
+//! their consumer), `redriven:{stream}:{group}:{p}` and `copy:{stream}:{group}:{p}` (the record of an
+//! event that is delivered again until it settles, and its fields) and `note:{stream}:{group}` (what the
+//! steps of a claim tell each other, and the marker of a rewind).
 //!
 //! A fence (`fence:{stream}:{group}:{entry id}`) says who holds an entry. Its key has no partition, so
 //! two entries with one id share it: it is believed only for the partition that it names, and while it
@@ -20,13 +22,16 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::{
-    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, GroupInfo, NewGroup, PendingEntry, Result,
-    Settings, SettleRequest, Settled, StreamInfo, StreamSummary,
+    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, Explanation, GroupInfo, NewGroup,
+    PendingEntry, Redriven, Repair, Result, Rewind, RewindStep, ScanPage, ScanRange, Settings, SettleRequest,
+    Settled, StreamInfo, StreamSummary, Trim, Trimmed,
 };
-use crate::event::{Event, GroupKey, Lease, Name, NewEvent};
+use crate::event::{GroupKey, Lease, Name, NewEvent};
+use crate::state::{Bucket, StateKeys, StateValue};
 use crate::target::RedisUrl;
 use connection::{Connection, Effect};
 use keys::Keys;
+use scripts::Script;
 use state::GroupState;
 
 mod append;
@@ -34,17 +39,26 @@ mod claim;
 mod codec;
 mod connection;
 mod errors;
+mod explain;
+mod gaps;
 mod groups;
+mod heal;
 mod keys;
 mod listings;
 mod pending;
 mod read;
+mod read_part;
+mod redrive;
 mod reply;
 mod report;
 mod retake;
+mod rewind;
 mod scripts;
 mod settle;
+mod start;
 mod state;
+mod trim;
+mod values;
 mod wait;
 
 pub use report::{Persistence, ServerReport};
@@ -56,9 +70,13 @@ pub struct Redis {
     connection: Connection,
     keys: Keys,
     event_bytes_max: usize,
+    append_time_max: Duration,
+    #[cfg(debug_assertions)]
+    unfenced: bool,
     /// Partition counts never change while a stream lives; scripts notice where one has.
     partitions: Mutex<HashMap<Name, u32>>,
     groups: Mutex<HashMap<GroupKey, Arc<GroupState>>>,
+    trims: trim::KnownGroups,
 }
 
 impl Redis {
@@ -72,9 +90,31 @@ impl Redis {
             connection: Connection::open(url).await?,
             keys: Keys::new(&settings.namespace),
             event_bytes_max: settings.event_bytes_max,
+            append_time_max: settings.append_time_max,
+            #[cfg(debug_assertions)]
+            unfenced: false,
             partitions: Mutex::default(),
             groups: Mutex::default(),
+            trims: trim::KnownGroups::default(),
         })
+    }
+
+    /// Settles and renews without a look at fences, so that tests can show that they would notice.
+    /// Not there in a release build.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_fencing(self) -> Self {
+        Self { unfenced: true, ..self }
+    }
+
+    /// A call of a script that checks fences.
+    fn fenced(&self, script: Script, keys: &[String]) -> redis::Cmd {
+        #[cfg(debug_assertions)]
+        if self.unfenced {
+            return script.call_unfenced(keys);
+        }
+        script.call(keys)
     }
 
     /// How many partitions a stream has, from memory where it is known.
@@ -153,6 +193,8 @@ impl Redis {
             keys.push((self.keys.done(group, p), "zset"));
             keys.push((self.keys.due(group, p), "zset"));
             keys.push((self.keys.suspects(group, p), "zset"));
+            keys.push((self.keys.redriven(group, p), "zset"));
+            keys.push((self.keys.copies(group, p), "hash"));
         }
         keys
     }
@@ -208,8 +250,12 @@ impl Backend for Redis {
         self.do_append(stream, events).await
     }
 
-    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>> {
-        self.do_read(stream, partition, after, limit).await
+    async fn scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
+        self.do_scan(stream, partition, range).await
+    }
+
+    async fn trim(&self, stream: &Name, trim: Trim) -> Result<Trimmed> {
+        self.do_trim(stream, trim).await
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -241,6 +287,42 @@ impl Backend for Redis {
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
         self.list_dead_letters(group, after, limit).await
+    }
+
+    async fn purge(&self, group: &GroupKey, rows: &[String]) -> Result<u64> {
+        self.do_purge(group, rows).await
+    }
+
+    async fn redrive(&self, group: &GroupKey, rows: &[String]) -> Result<Vec<Redriven>> {
+        self.do_redrive(group, rows).await
+    }
+
+    async fn redeliver(&self, group: &GroupKey, events: &[(u32, u64)]) -> Result<Vec<Redriven>> {
+        self.do_redeliver(group, events).await
+    }
+
+    async fn begin_rewind(&self, group: &GroupKey, rewind: &Rewind) -> Result<()> {
+        self.do_begin_rewind(group, rewind).await
+    }
+
+    async fn continue_rewind(&self, group: &GroupKey) -> Result<RewindStep> {
+        self.do_continue_rewind(group).await
+    }
+
+    async fn explain(&self, group: &GroupKey, partition: u32) -> Result<Explanation> {
+        self.do_explain(group, partition).await
+    }
+
+    async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
+        self.do_heal(group, partition).await
+    }
+
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>> {
+        self.do_state(bucket, keys).await
+    }
+
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys> {
+        self.do_state_keys(bucket, cursor).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

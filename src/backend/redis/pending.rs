@@ -1,5 +1,7 @@
 //! What is pending, and dead letters, page by page. Nothing here writes.
 
+use std::collections::VecDeque;
+
 use redis::Value;
 
 use super::connection::Effect;
@@ -28,12 +30,14 @@ impl Redis {
         }
         let mut pending: Vec<PendingEntry> = Vec::new();
         let mut from = exclusive(after)?;
+        let mut unlisted = self.unlisted_rows(group, partition, after).await?;
         loop {
             let asked = (limit - pending.len()).min(PAGE_MAX);
-            let rows = self.pending_rows(group, partition, &from, asked).await?;
-            let Some(last) = rows.last().filter(|_| asked > 0) else { return Ok(pending) };
+            let mut rows = self.pending_rows(group, partition, &from, asked).await?;
+            let end = rows.len() < asked && unlisted.len() + rows.len() <= asked;
+            merge(&mut rows, &mut unlisted, asked);
+            let Some(last) = rows.last() else { return Ok(pending) };
             from = format!("({}", last.id);
-            let end = rows.len() < asked;
             pending.extend(self.fill_in(group, partition, rows).await?);
             if end {
                 return Ok(pending);
@@ -41,7 +45,23 @@ impl Redis {
         }
     }
 
-    async fn pending_rows(
+    /// Redriven events that the pending list does not name, behind a cursor, in the order of their
+    /// receipts.
+    async fn unlisted_rows(
+        &self,
+        group: &GroupKey,
+        partition: u32,
+        after: Option<&str>,
+    ) -> Result<VecDeque<PendingRow>> {
+        let ids = self.unlisted(group, partition).await?.into_iter().map(|(id, _)| id);
+        let after = after.and_then(reply::parse_id);
+        let mut rows: Vec<PendingRow> =
+            ids.filter(|id| reply::parse_id(id) > after).map(PendingRow::unlisted).collect();
+        rows.sort_by_key(|row| reply::parse_id(&row.id));
+        Ok(rows.into())
+    }
+
+    pub(super) async fn pending_rows(
         &self,
         group: &GroupKey,
         partition: u32,
@@ -68,7 +88,7 @@ impl Redis {
     }
 
     /// What the fences and the log say of pending entries.
-    async fn fill_in(
+    pub(super) async fn fill_in(
         &self,
         group: &GroupKey,
         partition: u32,
@@ -80,8 +100,10 @@ impl Redis {
         for row in &rows {
             pipe.cmd("HMGET").arg(format!("{}{}", self.keys.fences(group), row.id));
             pipe.arg(&["lease_id", "attempt", "expires_at_ms", "partition", "failure", "reason"]);
+            pipe.arg("consumer_id");
             pipe.cmd("XRANGE").arg(&entries).arg(&row.id).arg(&row.id);
             pipe.cmd("ZSCORE").arg(self.keys.index(&group.stream, partition)).arg(&row.id);
+            pipe.cmd("ZSCORE").arg(self.keys.redriven(group, partition)).arg(&row.id);
         }
         let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
         let now = time_ms(answers.next()?)?;
@@ -89,10 +111,20 @@ impl Redis {
         for row in rows {
             let fence = array(answers.next()?)?.into_iter().map(text).collect::<Result<Vec<_>>>()?;
             let body = reply::entries(answers.next()?)?.into_iter().next();
-            let indexed = reply::number(answers.next()?)?.and_then(|score| u64::try_from(score).ok());
-            let fields = body.map(|entry| entry.fields).unwrap_or_default();
+            let mut score = || -> Result<Option<u64>> {
+                Ok(reply::number(answers.next()?)?.and_then(|n| u64::try_from(n).ok()))
+            };
+            let (indexed, recorded) = (score()?, score()?);
+            let fields = match body {
+                Some(entry) => entry.fields,
+                None if recorded.is_some() => {
+                    let copies = self.copies(group, vec![(partition, row.id.clone())]).await?;
+                    copies.into_iter().next().map(|(_, fields)| fields).unwrap_or_default()
+                }
+                None => Vec::new(),
+            };
             pending.push(PendingEntry {
-                sequence: codec::raw_sequence(&fields).or(indexed),
+                sequence: codec::raw_sequence(&fields).or(indexed).or(recorded),
                 event_id: codec::raw_id(&fields),
                 ..row.with_fence(&fence, partition, now)
             });
@@ -140,14 +172,36 @@ fn exclusive(after: Option<&str>) -> Result<String> {
     }
 }
 
+/// Puts those of `more` that belong into a page of at most `asked` rows in their places, and cuts the
+/// page to its length.
+fn merge(rows: &mut Vec<PendingRow>, more: &mut VecDeque<PendingRow>, asked: usize) {
+    let last = rows.last().filter(|_| rows.len() >= asked).and_then(|row| reply::parse_id(&row.id));
+    while let Some(row) = more.pop_front_if(|row| last.is_none() || reply::parse_id(&row.id) < last) {
+        let at = rows.partition_point(|before| reply::parse_id(&before.id) < reply::parse_id(&row.id));
+        rows.insert(at, row);
+    }
+    while rows.len() > asked {
+        let Some(row) = rows.pop() else { return };
+        // One that the pending list names comes again with the next page.
+        if row.consumer.is_empty() && row.deliveries == 0 {
+            more.push_front(row);
+        }
+    }
+}
+
 /// A row of XPENDING.
-struct PendingRow {
-    id: String,
+pub(super) struct PendingRow {
+    pub(super) id: String,
     consumer: String,
     deliveries: u32,
 }
 
 impl PendingRow {
+    /// An entry that the pending list does not name: its fence tells all that is known.
+    pub(super) fn unlisted(id: String) -> Self {
+        Self { id, consumer: String::new(), deliveries: 0 }
+    }
+
     fn parse(row: Value) -> Result<Self> {
         let mut row = array(row)?.into_iter();
         let mut next = || row.next().unwrap_or(Value::Nil);
@@ -157,17 +211,22 @@ impl PendingRow {
         Ok(Self { id, consumer, deliveries })
     }
 
-    /// The entry as its fence tells; `fence`: lease id, attempt, expiry, partition, failure, reason.
+    /// The entry as its fence tells; `fence`: lease id, attempt, expiry, partition, failure, reason,
+    /// consumer.
     fn with_fence(self, fence: &[Option<String>], partition: u32, now_ms: i64) -> PendingEntry {
         let of = |i: usize| fence.get(i).and_then(Option::as_deref);
         let ours = of(3) == Some(partition.to_string().as_str());
         let of = |i: usize| of(i).filter(|_| ours);
         let left_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms) - now_ms;
+        let consumer = match self.consumer.as_str() {
+            "" => of(6).unwrap_or_default().to_owned(),
+            _ => self.consumer,
+        };
         let state = match of(0) {
             Some("parked") => PendingState::Parked { due_in_ms: left_ms },
             Some("") => PendingState::Parked { due_in_ms: 0 },
-            Some(_) => PendingState::Leased { consumer: self.consumer, expires_in_ms: left_ms },
-            None => PendingState::Leased { consumer: self.consumer, expires_in_ms: 0 },
+            Some(_) => PendingState::Leased { consumer, expires_in_ms: left_ms },
+            None => PendingState::Leased { consumer, expires_in_ms: 0 },
         };
         // Rheo keeps a reason alone; it has one only where a handler asked for another attempt.
         let failure = of(5).map(|reason| {

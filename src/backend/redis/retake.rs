@@ -74,7 +74,8 @@ impl Redis {
             match code(next())? {
                 Code::Ok => {
                     let (fast, full) = (text_or_empty(next())?, text_or_empty(next())?);
-                    taking.state.set_cursors(place.0, Cursors { fast, full });
+                    let records = text_or_empty(next())?;
+                    taking.state.set_cursors(place.0, Cursors { fast, full, records });
                     let before = held.len();
                     retaken(taking, place, answer, &mut held)?;
                     more |= held.len() - before >= each;
@@ -116,11 +117,14 @@ impl Redis {
     /// A call of `due.lua` or `alone.lua`, up to the arguments that both have.
     fn retake_call(&self, script: Script, taking: &Taking<'_>, partitions: &[u32]) -> Cmd {
         let (request, group) = (taking.request, taking.request.group);
-        let mut keys = vec![self.keys.group(group)];
+        let mut keys = vec![self.keys.group(group), self.keys.note(group)];
         for &p in partitions {
             keys.push(self.keys.entries(&group.stream, p));
             keys.push(self.keys.due(group, p));
             keys.push(self.keys.suspects(group, p));
+            if script == Script::Alone {
+                keys.push(self.keys.redriven(group, p));
+            }
         }
         let mut call = script.call(&keys);
         call.arg(group.group.as_str()).arg(request.consumer).arg(millis(request.lease));
@@ -136,10 +140,15 @@ impl Redis {
             self.keys.index(&group.stream, p),
             self.keys.due(group, p),
             self.keys.suspects(group, p),
+            self.keys.note(group),
+            self.keys.done(group, p),
+            self.keys.redriven(group, p),
+            self.keys.copies(group, p),
         ]);
         let cursors = taking.state.cursors(p);
         call.arg(group.group.as_str()).arg(request.consumer).arg(millis(request.lease));
-        call.arg(self.keys.fences(group)).arg(p).arg(&*place.1).arg(room).arg(cursors.fast).arg(cursors.full);
+        call.arg(self.keys.fences(group)).arg(p).arg(&*place.1).arg(room);
+        call.arg(cursors.fast).arg(cursors.full).arg(cursors.records);
         call
     }
 
@@ -158,24 +167,27 @@ impl Redis {
         Ok(())
     }
 
-    /// Fields of entries by partition and id; those that are gone are left out.
+    /// Fields of entries by partition and id; those that are gone are left out. Where the log has an
+    /// entry no more, a redriven event's copy has its fields.
     async fn bodies(
         &self,
         taking: &Taking<'_>,
         ids: impl Iterator<Item = (u32, &str)> + Send,
     ) -> Result<HashMap<(u32, String), Vec<(Vec<u8>, Vec<u8>)>>> {
         let mut pipe = redis::pipe();
-        let mut partitions = Vec::new();
+        let mut asked = Vec::new();
         for (p, id) in ids {
             pipe.cmd("XRANGE").arg(self.keys.entries(&taking.request.group.stream, p)).arg(id).arg(id);
-            partitions.push(p);
+            asked.push((p, id.to_owned()));
         }
-        let mut bodies = HashMap::with_capacity(partitions.len());
-        for (p, value) in partitions.into_iter().zip(self.connection.pipeline(&pipe, Effect::None).await?) {
+        let mut bodies = HashMap::with_capacity(asked.len());
+        for ((p, _), value) in asked.iter().zip(self.connection.pipeline(&pipe, Effect::None).await?) {
             for entry in reply::entries(checked(value)?)? {
-                bodies.insert((p, entry.id), entry.fields);
+                bodies.insert((*p, entry.id), entry.fields);
             }
         }
+        asked.retain(|place| bodies.get(place).is_none_or(Vec::is_empty));
+        bodies.extend(self.copies(taking.request.group, asked).await?);
         Ok(bodies)
     }
 }

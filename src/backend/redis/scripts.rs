@@ -25,10 +25,12 @@ pub(super) enum Code {
     NotANumber,
     /// The group has metadata, but the stream does not know it.
     Lost,
+    /// A rewind of the group is under way.
+    Rewinding,
 }
 
 impl Code {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Ok, "OK"),
         (Self::Exists, "EXISTS"),
         (Self::StreamNotFound, "STREAM_NOT_FOUND"),
@@ -36,6 +38,7 @@ impl Code {
         (Self::Changed, "CHANGED"),
         (Self::NotANumber, "NOT_A_NUMBER"),
         (Self::Lost, "LOST"),
+        (Self::Rewinding, "REWINDING"),
     ];
 
     /// The code that a script answered with.
@@ -56,12 +59,23 @@ const ISO: &str = include_str!("lua/lib/iso.lua");
 const GROUP: &str = include_str!("lua/lib/group.lua");
 const RETAKE: &str = include_str!("lua/lib/retake.lua");
 const AUTHORIZE: &str = include_str!("lua/lib/authorize.lua");
+const ID: &str = include_str!("lua/lib/id.lua");
+const WITNESS: &str = include_str!("lua/lib/witness.lua");
+const START: &str = include_str!("lua/lib/start.lua");
+const ADD: &str = include_str!("lua/lib/add.lua");
+const FINISH: &str = include_str!("lua/lib/finish.lua");
+const ADVANCE: &str = include_str!("lua/lib/advance.lua");
+const COPY: &str = include_str!("lua/lib/copy.lua");
+const OFFER: &str = include_str!("lua/lib/offer.lua");
+const REDELIVER: &str = include_str!("lua/lib/redeliver.lua");
 
 /// A script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     /// Creates a stream.
     CreateStream,
+    /// Finds where a group has to stand.
+    Start,
     /// Creates a group.
     CreateGroup,
     /// Makes a lost group again.
@@ -84,11 +98,34 @@ pub(super) enum Script {
     Settle,
     /// Forgets consumers.
     Retire,
+    /// Begins to replay, reset or delete a group.
+    RewindBegin,
+    /// Goes on with that in one partition.
+    Rewind,
+    /// Takes away a group of which nothing is left.
+    DeleteGroup,
+    /// Delivers dead letters again.
+    Redrive,
+    /// Delivers events of the log again.
+    Redeliver,
+    /// Lists redriven events that are not pending.
+    Unlisted,
+    /// Removes old entries.
+    Trim,
+    /// Looks for damage.
+    Heal,
+    /// Mends a gap in the index.
+    HealGap,
+    /// Removes fences that belong to nothing.
+    HealFences,
+    /// Acks, with effects.
+    Commit,
 }
 
 impl Script {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 24] = [
         Self::CreateStream,
+        Self::Start,
         Self::CreateGroup,
         Self::RestoreGroup,
         Self::Append,
@@ -100,30 +137,64 @@ impl Script {
         Self::Renew,
         Self::Settle,
         Self::Retire,
+        Self::RewindBegin,
+        Self::Rewind,
+        Self::DeleteGroup,
+        Self::Redrive,
+        Self::Redeliver,
+        Self::Unlisted,
+        Self::Trim,
+        Self::Heal,
+        Self::HealGap,
+        Self::HealFences,
+        Self::Commit,
     ];
 
     /// Shared parts and body.
     fn parts(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::CreateStream => (&[TIME, ISO], include_str!("lua/create_stream.lua")),
-            Self::CreateGroup => (&[TIME], include_str!("lua/create_group.lua")),
-            Self::RestoreGroup => (&[TIME, GROUP], include_str!("lua/restore_group.lua")),
-            Self::Append => (&[TIME, ISO], include_str!("lua/append.lua")),
-            Self::Begin => (&[TIME, GROUP], include_str!("lua/begin.lua")),
-            Self::Lease => (&[TIME, RETAKE], include_str!("lua/lease.lua")),
+            Self::Start => (&[TIME, ID, START], include_str!("lua/start.lua")),
+            Self::CreateGroup => (&[TIME, GROUP, ID, WITNESS], include_str!("lua/create_group.lua")),
+            Self::RestoreGroup => (&[TIME, GROUP, ID, START, WITNESS], include_str!("lua/restore_group.lua")),
+            Self::Append => (&[TIME, ISO, ADD], include_str!("lua/append.lua")),
+            Self::Begin => (&[TIME, GROUP, ID, WITNESS], include_str!("lua/begin.lua")),
+            Self::Lease => (&[TIME, ID, START, RETAKE], include_str!("lua/lease.lua")),
             Self::Due => (&[TIME, RETAKE], include_str!("lua/due.lua")),
             Self::Sweep => (&[TIME, RETAKE], include_str!("lua/sweep.lua")),
             Self::Alone => (&[TIME, RETAKE], include_str!("lua/alone.lua")),
-            Self::Renew => (&[TIME, AUTHORIZE], include_str!("lua/renew.lua")),
-            Self::Settle => (&[TIME, ISO, AUTHORIZE], include_str!("lua/settle.lua")),
-            Self::Retire => (&[], include_str!("lua/retire.lua")),
+            Self::Renew => (&[TIME, ID, START, AUTHORIZE], include_str!("lua/renew.lua")),
+            Self::Settle => {
+                (&[TIME, ISO, ID, START, AUTHORIZE, ADVANCE, FINISH, COPY], include_str!("lua/settle.lua"))
+            }
+            Self::Retire => (&[ID, WITNESS], include_str!("lua/retire.lua")),
+            Self::RewindBegin => (&[TIME], include_str!("lua/rewind_begin.lua")),
+            Self::Rewind => {
+                (&[TIME, GROUP, ID, START, WITNESS, ADVANCE, OFFER], include_str!("lua/rewind.lua"))
+            }
+            Self::DeleteGroup => (&[TIME], include_str!("lua/delete_group.lua")),
+            Self::Redrive => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redrive.lua")),
+            Self::Redeliver => (&[TIME, COPY, OFFER, REDELIVER], include_str!("lua/redeliver.lua")),
+            Self::Unlisted => (&[], include_str!("lua/unlisted.lua")),
+            Self::Trim => (&[TIME, ID, ADVANCE], include_str!("lua/trim.lua")),
+            Self::Heal => (&[TIME, GROUP, ID, WITNESS, ADVANCE], include_str!("lua/heal.lua")),
+            Self::HealGap => (&[TIME, ADVANCE], include_str!("lua/heal_gap.lua")),
+            Self::Commit => {
+                (&[TIME, ISO, ID, START, AUTHORIZE, ADVANCE, FINISH, ADD], include_str!("lua/commit.lua"))
+            }
+            Self::HealFences => (&[TIME], include_str!("lua/heal_fences.lua")),
         }
     }
 
     fn source(self) -> String {
+        self.source_with("")
+    }
+
+    /// The source with something put between what is shared and the body.
+    fn source_with(self, more: &str) -> String {
         let (shared, body) = self.parts();
         let mut source = Code::prelude();
-        for part in shared.iter().chain([&body]) {
+        for part in shared.iter().chain([&more, &body]) {
             source.push_str(part);
         }
         source
@@ -133,6 +204,18 @@ impl Script {
     pub(super) fn call(self, keys: &[String]) -> Cmd {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(LOADED[self as usize].get_hash()).arg(keys.len()).arg(keys);
+        cmd
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Script {
+    /// The same call with every lease taken for good: for tests that must notice.
+    pub(super) fn call_unfenced(self, keys: &[String]) -> Cmd {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(self.source_with("local function authorize(_, _, _, sequence) return 'd', sequence end\n"))
+            .arg(keys.len())
+            .arg(keys);
         cmd
     }
 }

@@ -8,6 +8,7 @@ use redis::Cmd;
 use super::connection::Effect;
 use super::reply::{self, checked, proves, text_or_empty};
 use super::scripts::Script;
+use super::values::effects;
 use super::{Redis, millis};
 use crate::backend::{Error, ErrorClass, Result, SETTLE_BATCH_MAX, SettleRequest, Settled};
 use crate::event::{GroupKey, Lease};
@@ -17,13 +18,12 @@ use crate::outcome::{Settlement, Verdict};
 const CALL_BYTES_MAX: usize = 1024 * 1024;
 
 /// A part of a batch: the places of its items, and their partition.
-type Part = (u32, Vec<usize>);
+pub(super) type Part = (u32, Vec<usize>);
 
 impl Redis {
     pub(super) async fn do_settle(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>> {
         check_size(request.settlements.len())?;
-        let items: Vec<_> = request.settlements.iter().map(|item| (item, request.consumer)).collect();
-        let settled = self.settle_items(request.group, &items).await?;
+        let settled = self.settle_all(request).await?;
         let state = self.state_of(request.group);
         for (item, settled) in request.settlements.iter().zip(&settled) {
             match &item.verdict {
@@ -39,6 +39,30 @@ impl Redis {
         Ok(settled)
     }
 
+    /// Acks with effects go one way, everything else another.
+    async fn settle_all(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>> {
+        let (with, without): (Vec<usize>, Vec<usize>) = (0..request.settlements.len())
+            .partition(|&place| effects(&request.settlements[place].verdict).is_some());
+        let plain: Vec<_> =
+            without.iter().map(|&place| (&request.settlements[place], request.consumer)).collect();
+        let plain = self.settle_items(request.group, &plain).await?;
+        if with.is_empty() {
+            return Ok(plain);
+        }
+        let commits: Vec<_> = with.iter().map(|&place| &request.settlements[place]).collect();
+        let commits =
+            self.commit_items(request.group, &commits).await.map_err(|error| match error.class() {
+                // The others are written already.
+                ErrorClass::Retry if !without.is_empty() => Error::Ambiguous(error.to_string()),
+                _ => error,
+            })?;
+        let mut settled = vec![Settled::Stale; request.settlements.len()];
+        for (place, answer) in with.into_iter().zip(commits).chain(without.into_iter().zip(plain)) {
+            settled[place] = answer;
+        }
+        Ok(settled)
+    }
+
     /// Settles items, each with the consumer that had it last.
     pub(super) async fn settle_items(
         &self,
@@ -48,7 +72,7 @@ impl Redis {
         let partitions = self.partitions_of(&group.stream).await?;
         let parts = split(items.iter().map(|(item, _)| (item.lease.partition, item_bytes(item))));
         let calls = parts.iter().map(|(p, places)| {
-            let mut call = Script::Settle.call(&[
+            let keys = [
                 self.keys.group(group),
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
@@ -56,7 +80,11 @@ impl Redis {
                 self.keys.due(group, *p),
                 self.keys.suspects(group, *p),
                 self.keys.dead_letters(group),
-            ]);
+                self.keys.note(group),
+                self.keys.redriven(group, *p),
+                self.keys.copies(group, *p),
+            ];
+            let mut call = self.fenced(Script::Settle, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group));
             for &place in places {
                 let (item, consumer) = items[place];
@@ -77,12 +105,14 @@ impl Redis {
         let partitions = self.partitions_of(&group.stream).await?;
         let parts = split(leases.iter().map(|lease| (lease.partition, 64)));
         let calls = parts.iter().map(|(p, places)| {
-            let mut call = Script::Renew.call(&[
+            let keys = [
                 self.keys.group(group),
                 self.keys.entries(&group.stream, *p),
                 self.keys.index(&group.stream, *p),
                 self.keys.suspects(group, *p),
-            ]);
+                self.keys.note(group),
+            ];
+            let mut call = self.fenced(Script::Renew, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group)).arg(millis(lease));
             for &place in places {
                 add_lease(&mut call, 'r', &leases[place], partitions);
@@ -139,7 +169,7 @@ fn check_size(items: usize) -> Result<()> {
 }
 
 /// The items by partition, in parts of bounded size.
-fn split(items: impl Iterator<Item = (u32, usize)>) -> Vec<Part> {
+pub(super) fn split(items: impl Iterator<Item = (u32, usize)>) -> Vec<Part> {
     let mut open: BTreeMap<u32, (Vec<usize>, usize)> = BTreeMap::new();
     let mut parts = Vec::new();
     for (place, (partition, bytes)) in items.enumerate() {
@@ -164,7 +194,7 @@ fn item_bytes(item: &Settlement) -> usize {
 }
 
 /// What every item begins with: a letter, small where the entry id proves the sequence.
-fn add_lease(call: &mut Cmd, letter: char, lease: &Lease, partitions: u32) {
+pub(super) fn add_lease(call: &mut Cmd, letter: char, lease: &Lease, partitions: u32) {
     // What a fence says of an entry that no one holds is no lease's token: the script looks closer.
     let token = !matches!(&*lease.id, "" | "parked");
     let proven = token && proves(&lease.receipt, lease.sequence, partitions, lease.partition);

@@ -17,6 +17,8 @@ pub(super) struct GroupState {
 #[derive(Default)]
 struct Hints {
     turn: usize,
+    /// Where the walk over the group's fences stands.
+    fence_cursor: String,
     partitions: HashMap<u32, Partition>,
 }
 
@@ -26,16 +28,17 @@ struct Partition {
     cursors: Cursors,
 }
 
-/// Where the two walks of the sweep stand, see `lua/sweep.lua`.
+/// Where the three walks of the sweep stand, see `lua/sweep.lua`.
 #[derive(Clone)]
 pub(super) struct Cursors {
     pub(super) fast: String,
     pub(super) full: String,
+    pub(super) records: String,
 }
 
 impl Default for Cursors {
     fn default() -> Self {
-        Self { fast: "-".to_owned(), full: "-".to_owned() }
+        Self { fast: "-".to_owned(), full: "-".to_owned(), records: "-".to_owned() }
     }
 }
 
@@ -86,6 +89,15 @@ impl GroupState {
             *known = Some(known.map_or(due, |known| known.min(due)));
         }
         self.parked.notify_waiters();
+    }
+
+    pub(super) fn fence_cursor(&self) -> String {
+        let hints = self.hints();
+        if hints.fence_cursor.is_empty() { "0".to_owned() } else { hints.fence_cursor.clone() }
+    }
+
+    pub(super) fn set_fence_cursor(&self, cursor: String) {
+        self.hints().fence_cursor = cursor;
     }
 
     pub(super) fn cursors(&self, partition: u32) -> Cursors {

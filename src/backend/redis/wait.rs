@@ -14,7 +14,8 @@ use crate::event::GroupKey;
 
 /// What a group has in some partitions.
 struct Look {
-    /// For each partition, the id behind which the group reads on; `None` where it has to be restored.
+    /// For each partition, the id behind which the group reads on; `None` where a claim has to restore it
+    /// or to go on with a rewind.
     delivered: Vec<Option<String>>,
     /// Milliseconds until the first parked entry's time.
     due_in_ms: Option<i64>,
@@ -36,7 +37,7 @@ impl Redis {
             parked.as_mut().enable();
             let look = self.look(group, partitions).await?;
             let Some(delivered) = look.delivered.into_iter().collect::<Option<Vec<String>>>() else {
-                return Ok(()); // a claim restores the group
+                return Ok(());
             };
             let until = look.due_in_ms.map_or(deadline, |ms| {
                 deadline.min(Instant::now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
@@ -73,6 +74,7 @@ impl Redis {
         for &p in partitions {
             pipe.cmd("XINFO").arg("GROUPS").arg(self.keys.entries(stream, p));
             pipe.cmd("ZRANGE").arg(self.keys.due(group, p)).arg(0).arg(0).arg("WITHSCORES");
+            pipe.cmd("HEXISTS").arg(self.keys.note(group)).arg(format!("rewind:{p}"));
         }
         let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
         let keys = || self.typed_keys(group, partitions);
@@ -83,15 +85,17 @@ impl Redis {
         let now = time_ms(answers.next()?)?;
         let mut look = Look { delivered: Vec::with_capacity(partitions.len()), due_in_ms: None };
         for _ in partitions {
-            look.delivered.push(match answers.raw() {
+            let delivered = match answers.raw() {
                 Value::ServerError(error) if code_of(&error) != ServerCode::WrongType => None,
                 answer => last_delivered(self.blame(checked(answer), keys).await?, group)?,
-            });
+            };
             let due = self.blame(answers.next(), keys).await?;
             if let Some(due) = array(due)?.into_iter().nth(1) {
                 let in_ms = number_or_zero(due)? - now;
                 look.due_in_ms = Some(look.due_in_ms.map_or(in_ms, |first| first.min(in_ms)));
             }
+            let rewinding = count(self.blame(answers.next(), keys).await?)? > 0;
+            look.delivered.push(delivered.filter(|_| !rewinding));
         }
         Ok(look)
     }
@@ -117,7 +121,7 @@ impl Redis {
 }
 
 /// The id behind which this group reads on.
-fn last_delivered(groups: Value, group: &GroupKey) -> Result<Option<String>> {
+pub(super) fn last_delivered(groups: Value, group: &GroupKey) -> Result<Option<String>> {
     for info in array(groups)? {
         let fields = reply::pairs(info)?;
         let field = |name: &str| fields.iter().find(|(n, _)| n == name.as_bytes()).map(|(_, value)| value);

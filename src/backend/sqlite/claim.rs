@@ -11,8 +11,9 @@ use super::clock::millis;
 use super::fair::{self, Taken};
 use super::groups::failure_kind;
 use super::lane::Lane;
-use super::lookup::{Group, Standing, move_frontier, standings};
-use super::rows::{self, NoEvent, Place, event_columns, number, receipt, stored};
+use super::lookup::{Group, Standing, missing_between, move_frontier, standings};
+use super::rewind;
+use super::rows::{self, NoEvent, Place, kept_event_columns, number, receipt, stored};
 use super::worker::Op;
 use crate::backend::{ClaimDeath, ClaimRequest, Claimed, Result};
 use crate::event::{Event, GroupKey, Lease, Leased, random_id};
@@ -86,7 +87,14 @@ impl Standing {
 pub(super) fn claim(op: &mut Op<'_>, request: &Request) -> Result<Claimed> {
     let group = op.group(&request.group)?;
     let now_ms = op.time.now_ms;
-    let standings = standings(op, &group, &request.partitions)?;
+    let mut standings = standings(op, &group, &request.partitions)?;
+    if standings.iter().any(|standing| standing.rewinding) {
+        // Whoever began it may be gone. What this step finishes can be claimed at once; the others
+        // wait for the next one.
+        rewind::step(op, &group)?;
+        standings = self::standings(op, &group, &request.partitions)?;
+        standings.retain(|standing| !standing.rewinding);
+    }
     let turn = op.turns.entry(group.id).or_default();
     let this_turn = *turn;
     *turn = turn.wrapping_add(1);
@@ -119,6 +127,7 @@ struct Found {
     sequence: u64,
     attempt: u32,
     was_leased: bool,
+    redriven: bool,
     failure: Option<FailureKind>,
     reason: Option<String>,
     consumer: String,
@@ -126,10 +135,12 @@ struct Found {
 }
 
 pub(super) const READY: &str = concat!(
-    "SELECT d.sequence, d.attempt, d.lane, d.failure, d.reason, d.consumer, ",
-    event_columns!(),
+    "SELECT d.sequence, d.attempt, d.lane, d.failure, d.reason, d.consumer, d.redriven, ",
+    kept_event_columns!(),
     " FROM pending d",
     " LEFT JOIN events e ON e.stream_id = ?2 AND e.partition = d.partition AND e.sequence = d.sequence",
+    " LEFT JOIN redriven r ON d.redriven = 1",
+    " AND r.group_id = d.group_id AND r.partition = d.partition AND r.sequence = d.sequence",
     " WHERE d.group_id = ?1 AND d.lane = ?3 AND d.partition = ?4 AND d.ready_ms <= ?5",
     " ORDER BY d.ready_ms LIMIT ?6"
 );
@@ -209,7 +220,8 @@ impl<'a> Claim<'a> {
             failure: failure_kind(row, 3)?,
             reason: row.get(4)?,
             consumer: row.get(5)?,
-            event: rows::event(row, 6, place)?,
+            redriven: row.get(6)?,
+            event: rows::event(row, 7, place)?,
         })
     }
 
@@ -230,6 +242,7 @@ impl<'a> Claim<'a> {
                 let death = Death {
                     partition,
                     sequence: found.sequence,
+                    redriven: found.redriven,
                     cause,
                     reason: &reason,
                     failure: found.failure,
@@ -267,9 +280,10 @@ impl<'a> Claim<'a> {
         let found = self.find_new(standing, budget)?;
         let more = found.len() == budget;
         let mut count = 0;
-        let mut delivered = standing.delivered;
+        let (mut delivered, mut missing) = (standing.delivered, 0);
         for (sequence, event) in found {
             if sequence != delivered + 1 {
+                missing += missing_between(self.op, self.group, standing.partition, delivered, sequence)?;
                 self.ended.insert(standing.partition);
             }
             delivered = sequence;
@@ -283,6 +297,7 @@ impl<'a> Claim<'a> {
                     let death = Death {
                         partition: standing.partition,
                         sequence,
+                        redriven: false,
                         cause,
                         reason: &reason,
                         failure: None,
@@ -295,14 +310,17 @@ impl<'a> Claim<'a> {
             }
         }
         if !more && delivered < standing.high_watermark {
-            // Someone removed the last events by hand: nothing will ever come there.
+            // The last events were removed: nothing will ever come there.
+            let end = standing.high_watermark + 1;
+            missing += missing_between(self.op, self.group, standing.partition, delivered, end)?;
             delivered = standing.high_watermark;
             self.ended.insert(standing.partition);
         }
         let mut statement = self.op.conn.prepare_cached(
-            "UPDATE group_partitions SET delivered = ?3 WHERE group_id = ?1 AND partition = ?2",
+            "UPDATE group_partitions SET delivered = ?3, missing = missing + ?4
+             WHERE group_id = ?1 AND partition = ?2",
         )?;
-        statement.execute((self.group.id, standing.partition, stored(delivered)))?;
+        statement.execute((self.group.id, standing.partition, stored(delivered), stored(missing)))?;
         standing.delivered = delivered;
         Ok(Taken { count, more })
     }
@@ -363,7 +381,7 @@ impl<'a> Claim<'a> {
 
     fn finish(mut self) -> Result<Claimed> {
         for &partition in &self.ended {
-            move_frontier(self.op, self.group, partition)?;
+            move_frontier(self.op, self.group.id, partition)?;
         }
         self.claimed.leased.sort_by_key(|leased| (leased.event.partition, leased.event.sequence));
         Ok(self.claimed)

@@ -3,11 +3,14 @@
 use rusqlite::{OptionalExtension, Row};
 
 use super::lane::Lane;
+use super::lookup::Group;
+use super::rewind::markers;
 use super::rows::{self, EVENT_COLUMNS, NoEvent, Place, number, receipt, sequence_of, stored};
+use super::streams;
 use super::worker::Op;
 use crate::backend::{
-    DeadEvent, DeadLetter, Error, GroupInfo, GroupPartition, NewGroup, PendingEntry, PendingState, Result,
-    Start,
+    DeadEvent, DeadLetter, Error, GroupInfo, GroupPartition, NewGroup, PartitionInfo, PendingEntry,
+    PendingState, Result, Start,
 };
 use crate::event::{GroupKey, Name};
 use crate::outcome::{Cause, FailureKind};
@@ -18,6 +21,9 @@ pub(super) fn create(op: &mut Op<'_>, key: &GroupKey, new: NewGroup) -> Result<(
         return Err(Error::InvalidMaxAttempts);
     }
     let stream = op.stream(&key.stream)?;
+    if let Start::After(positions) = &new.start {
+        positions.keys().try_for_each(|&partition| stream.has(partition))?;
+    }
     let mut statement = op.conn.prepare_cached(
         "INSERT INTO consumer_groups (stream_id, name, max_attempts) VALUES (?1, ?2, ?3)
          ON CONFLICT DO NOTHING RETURNING id",
@@ -26,16 +32,24 @@ pub(super) fn create(op: &mut Op<'_>, key: &GroupKey, new: NewGroup) -> Result<(
         .query_row((stream.id, key.group.as_str(), new.max_attempts), |row| row.get(0))
         .optional()?;
     let Some(id) = id else { return Err(Error::GroupExists(key.clone())) };
-    let from_end = match new.start {
-        Start::Beginning => false,
-        Start::End => true,
-    };
     let mut statement = op.conn.prepare_cached(
-        "INSERT INTO group_partitions (group_id, partition, frontier, delivered)
-         SELECT ?1, partition, ?3 * high_watermark, ?3 * high_watermark FROM partitions WHERE stream_id = ?2",
+        "INSERT INTO group_partitions (group_id, partition, frontier, delivered) VALUES (?1, ?2, ?3, ?3)",
     )?;
-    statement.execute((id, stream.id, from_end))?;
+    for partition in streams::partitions(op, &stream)? {
+        statement.execute((id, partition.partition, stored(position(&new.start, &partition))))?;
+    }
     Ok(())
+}
+
+/// The sequence that a new group counts as settled in a partition, with all below it.
+fn position(start: &Start, partition: &PartitionInfo) -> u64 {
+    let position = match start {
+        Start::Beginning => 0,
+        Start::End => partition.high_watermark,
+        Start::After(positions) => positions.get(&partition.partition).copied().unwrap_or(0),
+    };
+    // What was trimmed before the group was there is nothing that it misses.
+    position.clamp(partition.before_first().min(partition.high_watermark), partition.high_watermark)
 }
 
 pub(super) fn list(op: &mut Op<'_>, stream: &Name) -> Result<Vec<Name>> {
@@ -52,11 +66,13 @@ pub(super) fn list(op: &mut Op<'_>, stream: &Name) -> Result<Vec<Name>> {
 
 pub(super) const COUNTS: &str =
     "SELECT lane, partition, count(*) FROM pending WHERE group_id = ?1 GROUP BY lane, partition";
+pub(super) const REDRIVEN: &str =
+    "SELECT partition, count(*) FROM redriven WHERE group_id = ?1 GROUP BY partition";
 
 pub(super) fn info(op: &mut Op<'_>, key: &GroupKey) -> Result<GroupInfo> {
     let group = op.group(key)?;
     let mut statement = op.conn.prepare_cached(
-        "SELECT gp.partition, gp.frontier, p.high_watermark
+        "SELECT gp.partition, gp.frontier, p.high_watermark, gp.missing
          FROM group_partitions gp CROSS JOIN partitions p ON p.stream_id = ?2 AND p.partition = gp.partition
          WHERE gp.group_id = ?1 ORDER BY gp.partition",
     )?;
@@ -67,6 +83,8 @@ pub(super) fn info(op: &mut Op<'_>, key: &GroupKey) -> Result<GroupInfo> {
             high_watermark: number(row, 2)?,
             in_flight: 0,
             parked: 0,
+            redriven: 0,
+            missing: number(row, 3)?,
         })
     })?;
     let mut partitions = partitions.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -79,15 +97,30 @@ pub(super) fn info(op: &mut Op<'_>, key: &GroupKey) -> Result<GroupInfo> {
             *counter += count;
         }
     }
+    let mut statement = op.conn.prepare_cached(REDRIVEN)?;
+    let mut rows = statement.query([group.id])?;
+    while let Some(row) = rows.next()? {
+        let (partition, count): (u32, u64) = (row.get(0)?, number(row, 1)?);
+        if let Some(state) = partitions.iter_mut().find(|state| state.partition == partition) {
+            state.redriven = count;
+        }
+    }
     let mut statement = op.conn.prepare_cached("SELECT count(*) FROM dead_letters WHERE group_id = ?1")?;
     let dead_letters = statement.query_row([group.id], |row| number(row, 0))?;
-    Ok(GroupInfo { max_attempts: group.attempts_max, dead_letters, partitions })
+    Ok(GroupInfo {
+        max_attempts: group.attempts_max,
+        dead_letters,
+        rewind: markers(op, &group)?.kind(),
+        partitions,
+    })
 }
 
 pub(super) const PENDING: &str = "\
-SELECT d.sequence, d.lane, d.ready_ms, d.attempt, d.consumer, d.failure, d.reason, e.id
+SELECT d.sequence, d.lane, d.ready_ms, d.attempt, d.consumer, d.failure, d.reason, COALESCE(r.id, e.id)
 FROM pending d
 LEFT JOIN events e ON e.stream_id = ?2 AND e.partition = d.partition AND e.sequence = d.sequence
+LEFT JOIN redriven r ON d.redriven = 1
+  AND r.group_id = d.group_id AND r.partition = d.partition AND r.sequence = d.sequence
 WHERE d.group_id = ?1 AND d.partition = ?3 AND d.sequence > ?4
 ORDER BY d.sequence LIMIT ?5";
 
@@ -104,6 +137,17 @@ pub(super) fn pending(
         Some(text) => sequence_of(text, partition).ok_or_else(|| Error::CursorNotFound(text.to_owned()))?,
         None => 0,
     };
+    pending_after(op, &group, partition, after, limit)
+}
+
+/// At most `limit` pending entries above the sequence `after`.
+pub(super) fn pending_after(
+    op: &Op<'_>,
+    group: &Group,
+    partition: u32,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<PendingEntry>> {
     let mut statement = op.conn.prepare_cached(PENDING)?;
     let arguments = (group.id, group.stream.id, partition, stored(after), rows::limit(limit));
     let entries = statement.query_map(arguments, |row| pending_entry(row, partition, op.time.now_ms))?;
@@ -152,13 +196,18 @@ pub(super) fn dead_letters(
 ) -> Result<Vec<DeadLetter>> {
     let group = op.group(key)?;
     let after: i64 = match after {
-        Some(text) => text.parse().map_err(|_| Error::CursorNotFound(text.to_owned()))?,
+        Some(text) => row_id(text).ok_or_else(|| Error::CursorNotFound(text.to_owned()))?,
         None => 0,
     };
     let mut statement = op.conn.prepare_cached(DEAD_LETTERS)?;
     let letters =
         statement.query_map((group.id, after, rows::limit(limit)), |row| dead_letter(row, &key.stream))?;
     Ok(letters.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The number of a dead letter's row; `None` for a text that names none.
+pub(super) fn row_id(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|id: &i64| *id >= 0 && id.to_string() == text)
 }
 
 fn dead_letter(row: &Row<'_>, stream: &Name) -> rusqlite::Result<DeadLetter> {

@@ -75,6 +75,8 @@ pub(super) struct Standing {
     /// The highest sequence that was ever claimed.
     pub(super) delivered: u64,
     pub(super) high_watermark: u64,
+    /// A replay, reset or deletion is under way: nothing is to be claimed.
+    pub(super) rewinding: bool,
     /// When the first entry of each lane is ready, by the lane's number.
     pub(super) ready_ms: [Option<i64>; 4],
 }
@@ -82,6 +84,7 @@ pub(super) struct Standing {
 /// The first entry of each lane: four steps into the index, however much is pending.
 pub(super) const STANDINGS: &str = "\
 SELECT gp.partition, gp.delivered, p.high_watermark,
+  EXISTS (SELECT 1 FROM rewinds WHERE group_id = ?1 AND partition = gp.partition),
   (SELECT ready_ms FROM pending WHERE group_id = ?1 AND lane = 0 AND partition = gp.partition ORDER BY ready_ms LIMIT 1),
   (SELECT ready_ms FROM pending WHERE group_id = ?1 AND lane = 1 AND partition = gp.partition ORDER BY ready_ms LIMIT 1),
   (SELECT ready_ms FROM pending WHERE group_id = ?1 AND lane = 2 AND partition = gp.partition ORDER BY ready_ms LIMIT 1),
@@ -109,33 +112,63 @@ pub(super) fn standings(op: &Op<'_>, group: &Group, partitions: &[u32]) -> Resul
                 partition,
                 delivered: number(row, 1)?,
                 high_watermark: number(row, 2)?,
-                ready_ms: [row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?],
+                rewinding: row.get(3)?,
+                ready_ms: [row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?],
             });
         }
     }
     Ok(standings)
 }
 
-pub(super) const FRONTIER: &str =
-    "SELECT frontier, delivered FROM group_partitions WHERE group_id = ?1 AND partition = ?2";
+pub(super) const FRONTIER: &str = "\
+SELECT frontier, delivered FROM group_partitions
+WHERE group_id = ?1 AND partition = ?2
+  AND NOT EXISTS (SELECT 1 FROM rewinds WHERE group_id = ?1 AND partition = ?2)";
 pub(super) const FIRST_UNSETTLED: &str = "\
-SELECT sequence FROM pending WHERE group_id = ?1 AND partition = ?2 AND sequence > ?3
+SELECT sequence FROM pending WHERE group_id = ?1 AND partition = ?2 AND sequence > ?3 AND redriven = 0
 ORDER BY sequence LIMIT 1";
 
-/// Moves the frontier up to the event before the first unsettled one.
-pub(super) fn move_frontier(op: &Op<'_>, group: &Group, partition: u32) -> Result<()> {
-    let key = (group.id, partition);
+/// Moves the frontier up to the event before the first unsettled one, unless a rewind is under way,
+/// which sets it in the end. Returns the frontier before and after, where it moved.
+pub(super) fn move_frontier(op: &Op<'_>, group_id: i64, partition: u32) -> Result<Option<(u64, u64)>> {
     let mut statement = op.conn.prepare_cached(FRONTIER)?;
-    let (frontier, delivered) = statement.query_row(key, |row| Ok((number(row, 0)?, number(row, 1)?)))?;
-    let mut statement = op.conn.prepare_cached(FIRST_UNSETTLED)?;
-    let unsettled =
-        statement.query_row((group.id, partition, stored(frontier)), |row| number(row, 0)).optional()?;
+    let found = statement
+        .query_row((group_id, partition), |row| Ok((number(row, 0)?, number(row, 1)?)))
+        .optional()?;
+    let Some((frontier, delivered)) = found else { return Ok(None) };
+    let unsettled = first_unsettled(op, group_id, partition, frontier)?;
     let reached = unsettled.map_or(delivered, |sequence| sequence.saturating_sub(1));
-    if reached > frontier {
-        let mut statement = op.conn.prepare_cached(
-            "UPDATE group_partitions SET frontier = ?3 WHERE group_id = ?1 AND partition = ?2",
-        )?;
-        statement.execute((group.id, partition, stored(reached)))?;
+    if reached <= frontier {
+        return Ok(None);
     }
-    Ok(())
+    let mut statement = op
+        .conn
+        .prepare_cached("UPDATE group_partitions SET frontier = ?3 WHERE group_id = ?1 AND partition = ?2")?;
+    statement.execute((group_id, partition, stored(reached)))?;
+    Ok(Some((frontier, reached)))
+}
+
+/// The first sequence above `after` that was delivered, is not settled, and is no redrive.
+pub(super) fn first_unsettled(op: &Op<'_>, group_id: i64, partition: u32, after: u64) -> Result<Option<u64>> {
+    let mut statement = op.conn.prepare_cached(FIRST_UNSETTLED)?;
+    let found = statement.query_row((group_id, partition, stored(after)), |row| number(row, 0)).optional()?;
+    Ok(found)
+}
+
+pub(super) const PENDING_BETWEEN: &str = "\
+SELECT count(*) FROM pending WHERE group_id = ?1 AND partition = ?2 AND sequence > ?3 AND sequence < ?4";
+
+/// How many events between two sequences, exclusive, the group will never have, where the log has
+/// none there and none was delivered: all but those that it has by a redrive.
+pub(super) fn missing_between(
+    op: &Op<'_>,
+    group: &Group,
+    partition: u32,
+    after: u64,
+    before: u64,
+) -> Result<u64> {
+    let mut statement = op.conn.prepare_cached(PENDING_BETWEEN)?;
+    let bounds = (group.id, partition, stored(after), stored(before));
+    let redriven = statement.query_row(bounds, |row| number(row, 0))?;
+    Ok(before.saturating_sub(after).saturating_sub(1).saturating_sub(redriven))
 }

@@ -8,22 +8,32 @@
 //! An event's state in a group is one row in `pending` while it is delivered and unsettled, and
 //! none before and after (`schema.sql`). Each step of a claim or a settlement is a search in an
 //! index, however much lies in the log, is under lease or is parked.
+//!
+//! What can touch any number of rows goes in bounded steps: a trim by itself, a replay, reset or
+//! deletion behind a durable marker (`rewind`).
 
 mod bury;
 mod claim;
 mod clock;
+mod explain;
 mod failure;
 mod fair;
 mod groups;
+mod heal;
 mod lane;
 mod lookup;
 mod network;
 mod open;
+mod redrive;
+mod rewind;
 mod rows;
+mod scan;
 mod settle;
+mod state;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod wait;
 mod worker;
 
@@ -40,10 +50,12 @@ pub use self::clock::{Clock, ManualClock};
 pub use self::open::{Location, Mode};
 use self::worker::{Access, Session, Worker};
 use crate::backend::{
-    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, GroupInfo, NewGroup, PendingEntry, Result,
-    Settings, SettleRequest, Settled, StreamInfo, StreamSummary,
+    Appended, Backend, ClaimRequest, Claimed, DeadLetter, Error, Explanation, GroupInfo, NewGroup,
+    PendingEntry, Redriven, Repair, Result, Rewind, RewindStep, ScanPage, ScanRange, Settings, SettleRequest,
+    Settled, StreamInfo, StreamSummary, Trim, Trimmed,
 };
-use crate::event::{Event, GroupKey, Lease, Name, NewEvent};
+use crate::event::{GroupKey, Lease, Name, NewEvent};
+use crate::state::{Bucket, StateKeys, StateValue};
 
 /// How long an operation waits for the lock of another process before it fails as busy.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -183,9 +195,14 @@ impl Backend for Sqlite {
         self.writer.call(move |op| streams::append(op, &stream, events)).await
     }
 
-    async fn read(&self, stream: &Name, partition: u32, after: u64, limit: usize) -> Result<Vec<Event>> {
+    async fn scan(&self, stream: &Name, partition: u32, range: ScanRange) -> Result<ScanPage> {
         let stream = stream.clone();
-        self.reader().call(move |op| streams::read(op, &stream, partition, after, limit)).await
+        self.reader().call(move |op| scan::scan(op, &stream, partition, range)).await
+    }
+
+    async fn trim(&self, stream: &Name, trim: Trim) -> Result<Trimmed> {
+        let stream = stream.clone();
+        self.writer.call(move |op| trim::trim(op, &stream, trim)).await
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -202,8 +219,8 @@ impl Backend for Sqlite {
     async fn settle(&self, request: &SettleRequest<'_>) -> Result<Vec<Settled>> {
         settle::check_batch(request.settlements.len())?;
         let (group, consumer) = (request.group.clone(), request.consumer.to_owned());
-        let settlements = request.settlements.to_vec();
-        self.writer.call(move |op| settle::settle(op, &group, &consumer, &settlements)).await
+        let (settlements, bytes_max) = (request.settlements.to_vec(), self.event_bytes_max);
+        self.writer.call(move |op| settle::settle(op, &group, &consumer, &settlements, bytes_max)).await
     }
 
     async fn pending(
@@ -225,6 +242,55 @@ impl Backend for Sqlite {
     ) -> Result<Vec<DeadLetter>> {
         let (group, after) = (group.clone(), after.map(str::to_owned));
         self.reader().call(move |op| groups::dead_letters(op, &group, after.as_deref(), limit)).await
+    }
+
+    async fn purge(&self, group: &GroupKey, rows: &[String]) -> Result<u64> {
+        redrive::check_batch(rows.len())?;
+        let (group, rows) = (group.clone(), rows.to_vec());
+        self.writer.call(move |op| redrive::purge(op, &group, &rows)).await
+    }
+
+    async fn redrive(&self, group: &GroupKey, rows: &[String]) -> Result<Vec<Redriven>> {
+        redrive::check_batch(rows.len())?;
+        let (group, rows) = (group.clone(), rows.to_vec());
+        self.writer.call(move |op| redrive::redrive(op, &group, &rows)).await
+    }
+
+    async fn redeliver(&self, group: &GroupKey, events: &[(u32, u64)]) -> Result<Vec<Redriven>> {
+        redrive::check_batch(events.len())?;
+        let (group, events) = (group.clone(), events.to_vec());
+        self.writer.call(move |op| redrive::redeliver(op, &group, &events)).await
+    }
+
+    async fn begin_rewind(&self, group: &GroupKey, rewind: &Rewind) -> Result<()> {
+        let (group, rewind) = (group.clone(), rewind.clone());
+        self.writer.call(move |op| rewind::begin(op, &group, &rewind)).await
+    }
+
+    async fn continue_rewind(&self, group: &GroupKey) -> Result<RewindStep> {
+        let group = group.clone();
+        self.writer.call(move |op| rewind::go_on(op, &group)).await
+    }
+
+    async fn explain(&self, group: &GroupKey, partition: u32) -> Result<Explanation> {
+        let group = group.clone();
+        self.reader().call(move |op| explain::explain(op, &group, partition)).await
+    }
+
+    async fn heal(&self, group: &GroupKey, partition: u32) -> Result<Vec<Repair>> {
+        let group = group.clone();
+        self.writer.call(move |op| heal::heal(op, &group, partition)).await
+    }
+
+    async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>> {
+        state::check_batch(keys.len())?;
+        let (bucket, keys) = (bucket.clone(), keys.to_vec());
+        self.reader().call(move |op| state::get(op, &bucket, &keys)).await
+    }
+
+    async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys> {
+        let bucket = bucket.clone();
+        self.reader().call(move |op| state::keys(op, &bucket, cursor)).await
     }
 
     async fn wait(&self, group: &GroupKey, partitions: &[u32], timeout: Duration) -> Result<()> {

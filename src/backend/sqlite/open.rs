@@ -13,7 +13,7 @@ use crate::backend::{Error, Result, Settings, Synchronous};
 const APPLICATION_ID: i32 = 0x576d_696c;
 
 /// The version of `schema.sql`, kept as the database's `user_version`.
-const SCHEMA_VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -178,7 +178,7 @@ fn prepare(conn: &Connection, settings: &Settings) -> rusqlite::Result<()> {
     conn.pragma_update(None, "cache_size", -8192)?;
     // Bytes: the write-ahead log shrinks to this after it grew beyond.
     conn.pragma_update_and_check(None, "journal_size_limit", 64 * 1024 * 1024, |_| Ok(()))?;
-    conn.set_prepared_statement_cache_capacity(64);
+    conn.set_prepared_statement_cache_capacity(128);
     Ok(())
 }
 
@@ -192,7 +192,10 @@ fn inspect(conn: &Connection) -> std::result::Result<Content, Trouble> {
         APPLICATION_ID if version > SCHEMA_VERSION => Err(Trouble::Content(format!(
             "was written by a newer Wasmill (its schema is {version}, this one knows {SCHEMA_VERSION}): use that one"
         ))),
-        APPLICATION_ID => Err(Trouble::Content(format!("has the unknown schema {version}"))),
+        APPLICATION_ID => Err(Trouble::Content(format!(
+            "has schema {version} of a Wasmill that was never released, and this one knows only \
+             {SCHEMA_VERSION}: move the file away or name another one, and a new one is made"
+        ))),
         0 if objects == 0 && version == 0 => Ok(Content::Nothing),
         _ => Err(Trouble::Content("is another program's SQLite database; name another file".to_owned())),
     }

@@ -13,6 +13,16 @@ macro_rules! event_columns {
 }
 pub(super) use event_columns;
 
+/// The same columns where the entry may have been redriven: from the record `r` where there is one,
+/// since the log may have the event no more.
+macro_rules! kept_event_columns {
+    () => {
+        "COALESCE(r.id, e.id), COALESCE(r.timestamp, e.timestamp), COALESCE(r.key, e.key), \
+         COALESCE(r.type, e.type), COALESCE(r.metadata, e.metadata), COALESCE(r.payload, e.payload)"
+    };
+}
+pub(super) use kept_event_columns;
+
 /// How many columns [`event_columns`] names.
 pub(super) const EVENT_COLUMNS: usize = 6;
 
@@ -136,7 +146,13 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
 }
 
-/// A limit as it is stored.
+/// A number of bytes that was asked for; none where there is nothing to measure.
+pub(super) fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<usize> {
+    let bytes: Option<i64> = row.get(column)?;
+    Ok(bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0))
+}
+
+/// A limit or a number of rows as it is stored.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

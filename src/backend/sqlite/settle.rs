@@ -10,11 +10,13 @@ use super::clock::millis;
 use super::groups::failure_kind;
 use super::lane::Lane;
 use super::lookup::{Group, move_frontier};
+use super::rewind::{Markers, markers};
 use super::rows::{receipt, stored};
+use super::state;
 use super::worker::Op;
 use crate::backend::{Error, Result, SETTLE_BATCH_MAX, Settled};
 use crate::event::{GroupKey, Lease};
-use crate::outcome::{FailureKind, Settlement, Verdict};
+use crate::outcome::{Effects, FailureKind, Settlement, Verdict};
 
 /// Checks that one call takes so many items.
 pub(super) fn check_batch(items: usize) -> Result<()> {
@@ -29,13 +31,22 @@ pub(super) fn settle(
     key: &GroupKey,
     consumer: &str,
     settlements: &[Settlement],
+    event_bytes_max: usize,
 ) -> Result<Vec<Settled>> {
     let group = op.group(key)?;
+    let markers = markers(op, &group)?;
     let mut settled = Vec::with_capacity(settlements.len());
     let mut ended = BTreeSet::new();
     for settlement in settlements {
-        settled.push(match held(op, &group, &settlement.lease)? {
+        settled.push(match held(op, &group, &markers, &settlement.lease)? {
             Ok(held) => {
+                if let Some(effects) = effects(&settlement.verdict) {
+                    if let Err(refused) = state::check(op, effects, event_bytes_max)? {
+                        settled.push(refused);
+                        continue;
+                    }
+                    state::commit(op, effects)?;
+                }
                 if write(op, &group, consumer, settlement, held)? == Fate::Ended {
                     ended.insert(settlement.lease.partition);
                 }
@@ -45,9 +56,17 @@ pub(super) fn settle(
         });
     }
     for partition in ended {
-        move_frontier(op, &group, partition)?;
+        move_frontier(op, group.id, partition)?;
     }
     Ok(settled)
+}
+
+/// What is committed with the verdict.
+fn effects(verdict: &Verdict) -> Option<&Effects> {
+    match verdict {
+        Verdict::Ack(effects) if !effects.is_empty() => Some(effects),
+        _ => None,
+    }
 }
 
 pub(super) fn renew(
@@ -57,13 +76,14 @@ pub(super) fn renew(
     lease: Duration,
 ) -> Result<Vec<Settled>> {
     let group = op.group(key)?;
+    let markers = markers(op, &group)?;
     let expires_ms = op.time.now_ms.saturating_add(millis(lease));
     let mut statement = op.conn.prepare_cached(
         "UPDATE pending SET ready_ms = ?4 WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3",
     )?;
     let mut renewed = Vec::with_capacity(leases.len());
     for lease in leases {
-        renewed.push(match held(op, &group, lease)? {
+        renewed.push(match held(op, &group, &markers, lease)? {
             Ok(_) => {
                 statement.execute((group.id, lease.partition, stored(lease.sequence), expires_ms))?;
                 Settled::Done
@@ -78,21 +98,26 @@ pub(super) fn renew(
 struct Held {
     attempt: u32,
     failure: Option<FailureKind>,
+    redriven: bool,
 }
 
 /// A lease id is given out once, and is gone from the row as soon as the entry is parked, taken by
 /// another or settled. That the time ran out is not enough: until someone takes the entry, its
 /// holder may still finish.
 pub(super) const HELD: &str = "\
-SELECT attempt, failure FROM pending
+SELECT attempt, failure, redriven FROM pending
 WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3 AND lease_id = ?4";
 
-/// Checks the fence, then the receipt.
-fn held(op: &Op<'_>, group: &Group, lease: &Lease) -> Result<Result<Held, Settled>> {
+/// Checks the fence, then the receipt. A rewind that is under way has taken the lease already, even
+/// where its row still stands.
+fn held(op: &Op<'_>, group: &Group, markers: &Markers, lease: &Lease) -> Result<Result<Held, Settled>> {
+    if markers.takes(lease.partition, lease.sequence) {
+        return Ok(Err(Settled::Stale));
+    }
     let mut statement = op.conn.prepare_cached(HELD)?;
     let held = statement
         .query_row((group.id, lease.partition, stored(lease.sequence), &*lease.id), |row| {
-            Ok(Held { attempt: row.get(0)?, failure: failure_kind(row, 1)? })
+            Ok(Held { attempt: row.get(0)?, failure: failure_kind(row, 1)?, redriven: row.get(2)? })
         })
         .optional()?;
     Ok(match held {
@@ -120,13 +145,14 @@ fn write(
     let Lease { partition, sequence, .. } = settlement.lease;
     match &settlement.verdict {
         Verdict::Ack(_) => {
-            remove(op, group, partition, sequence)?;
+            remove(op, group, partition, sequence, held.redriven)?;
             Ok(Fate::Ended)
         }
         Verdict::DeadLetter { cause, reason, failure } => {
             let death = Death {
                 partition,
                 sequence,
+                redriven: held.redriven,
                 cause: *cause,
                 reason,
                 failure: *failure,

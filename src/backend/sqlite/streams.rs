@@ -1,17 +1,17 @@
-//! Streams: creating, listing, appending, reading.
+//! Streams: creating, listing, appending.
 
 use std::collections::BTreeMap;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Row};
 
 use super::clock::iso;
 use super::lookup::Stream;
-use super::rows::{self, NoEvent, Place, event_columns, number, receipt, stored};
+use super::rows::{event_columns, number, stored};
 use super::worker::Op;
 use crate::backend::{
     APPEND_BATCH_MAX, Appended, Error, PARTITIONS_MAX, PartitionInfo, Result, StreamInfo, StreamSummary,
 };
-use crate::event::{Event, NUMBER_MAX, Name, NewEvent, random_id};
+use crate::event::{NUMBER_MAX, Name, NewEvent, random_id};
 use crate::routing::partition_for_key;
 
 pub(super) fn create(op: &mut Op<'_>, stream: &Name, partitions: u32) -> Result<()> {
@@ -54,14 +54,44 @@ pub(super) fn info(op: &mut Op<'_>, name: &Name) -> Result<StreamInfo> {
     let stream = op.stream(name)?;
     let mut statement = op.conn.prepare_cached("SELECT created_at FROM streams WHERE id = ?1")?;
     let created_at = statement.query_row([stream.id], |row| row.get(0))?;
-    let mut statement = op.conn.prepare_cached(
-        "SELECT partition, high_watermark, length FROM partitions WHERE stream_id = ?1 ORDER BY partition",
-    )?;
-    let partitions = statement.query_map([stream.id], |row| {
-        Ok(PartitionInfo { partition: row.get(0)?, high_watermark: number(row, 1)?, length: number(row, 2)? })
-    })?;
-    let partitions = partitions.collect::<rusqlite::Result<_>>()?;
+    let partitions = partitions(op, &stream)?;
     Ok(StreamInfo { stream: stream.name, created_at, partitions })
+}
+
+pub(super) const PARTITIONS: &str = "\
+SELECT p.partition, p.high_watermark, p.length,
+  (SELECT e.sequence FROM events e WHERE e.stream_id = ?1 AND e.partition = p.partition ORDER BY e.sequence LIMIT 1)
+FROM partitions p WHERE p.stream_id = ?1 AND p.partition BETWEEN ?2 AND ?3
+ORDER BY p.partition";
+
+/// All partitions of a stream, in order.
+pub(super) fn partitions(op: &Op<'_>, stream: &Stream) -> Result<Vec<PartitionInfo>> {
+    let mut statement = op.conn.prepare_cached(PARTITIONS)?;
+    let partitions = statement.query_map((stream.id, 0, PARTITIONS_MAX), partition_info)?;
+    Ok(partitions.collect::<rusqlite::Result<_>>()?)
+}
+
+/// One partition of a stream that has it.
+pub(super) fn partition(op: &Op<'_>, stream: &Stream, partition: u32) -> Result<PartitionInfo> {
+    let mut statement = op.conn.prepare_cached(PARTITIONS)?;
+    Ok(statement.query_row((stream.id, partition, partition), partition_info)?)
+}
+
+fn partition_info(row: &Row<'_>) -> rusqlite::Result<PartitionInfo> {
+    let first: Option<i64> = row.get(3)?;
+    Ok(PartitionInfo {
+        partition: row.get(0)?,
+        high_watermark: number(row, 1)?,
+        length: number(row, 2)?,
+        first: first.map(|_| number(row, 3)).transpose()?,
+    })
+}
+
+impl PartitionInfo {
+    /// The highest sequence that the log holds no more, nor anything below it.
+    pub(super) fn before_first(&self) -> u64 {
+        self.first.map_or(self.high_watermark, |first| first.saturating_sub(1))
+    }
 }
 
 /// Checks a batch as far as it can be checked without the store.
@@ -92,8 +122,9 @@ pub(super) fn append(op: &mut Op<'_>, name: &Name, events: Vec<NewEvent>) -> Res
     let mut next = reserve(op, &stream, &counts)?;
     let timestamp = iso(op.time.wall_ms);
     let mut statement = op.conn.prepare_cached(
-        "INSERT INTO events (stream_id, partition, sequence, id, timestamp, key, type, metadata, payload)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO events
+           (stream_id, partition, sequence, appended_ms, id, timestamp, key, type, metadata, payload)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     let mut appended = Vec::with_capacity(events.len());
     for (event, partition) in events.into_iter().zip(partitions) {
@@ -105,6 +136,7 @@ pub(super) fn append(op: &mut Op<'_>, name: &Name, events: Vec<NewEvent>) -> Res
             stream.id,
             partition,
             stored(sequence),
+            op.time.now_ms,
             &id,
             event.timestamp.as_deref().unwrap_or(&timestamp),
             event.key,
@@ -145,30 +177,3 @@ pub(super) const READ: &str = concat!(
     event_columns!(),
     " FROM events e WHERE e.stream_id = ?1 AND e.partition = ?2 AND e.sequence > ?3 ORDER BY e.sequence LIMIT ?4"
 );
-
-pub(super) fn read(
-    op: &mut Op<'_>,
-    name: &Name,
-    partition: u32,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<Event>> {
-    let stream = op.stream(name)?;
-    stream.has(partition)?;
-    let mut statement = op.conn.prepare_cached(READ)?;
-    let mut rows = statement.query((stream.id, partition, stored(after), rows::limit(limit)))?;
-    let mut events = Vec::new();
-    while let Some(row) = rows.next()? {
-        let sequence = number(row, 0)?;
-        match rows::event(row, 1, Place { stream: name, partition, sequence })? {
-            Ok(event) => events.push(event),
-            Err(NoEvent::Undecodable { detail, .. }) if events.is_empty() => {
-                let receipt = receipt(partition, sequence);
-                return Err(Error::Undecodable { stream: name.clone(), partition, receipt, detail });
-            }
-            // The next page begins with it, and says so.
-            Err(_) => break,
-        }
-    }
-    Ok(events)
-}

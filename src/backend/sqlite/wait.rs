@@ -55,11 +55,14 @@ impl Sqlite {
     ) -> Result<()> {
         let mut commits = self.commits.subscribe();
         let mut seen: Option<Look> = None;
-        let mut due = None;
+        let (mut due, mut seen_at) = (None, None);
         loop {
             // Both before the look, so that what happens after it is not missed.
             commits.borrow_and_update();
             let reading = self.time.clock().read();
+            // A look from before a clock was moved tells nothing. One that moves by itself has its alarm.
+            seen = seen.filter(|_| self.time.clock().passes() || seen_at == Some(reading));
+            seen_at = Some(reading);
             let asked = Instant::now();
             let (group, partitions) = (group.clone(), partitions.clone());
             let look = self.reader().call(move |op| look(op, &group, &partitions, seen)).await?;
@@ -126,6 +129,8 @@ fn look(op: &mut Op<'_>, group: &GroupKey, partitions: &[u32], seen: Option<Look
     for standing in standings(op, &group, partitions)? {
         let parked_ms = standing.ready_ms.get(Lane::Parked.number() as usize).copied().flatten();
         let in_ms = match parked_ms {
+            // A claim has work there, too: it goes on with the rewind.
+            _ if standing.rewinding => 0,
             _ if standing.high_watermark > standing.delivered => 0,
             Some(due_ms) => u64::try_from(due_ms.saturating_sub(op.time.now_ms)).unwrap_or(0),
             None => continue,

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use proptest::sample::Index;
 use wasmill::backend::conformance::Store;
 use wasmill::backend::{
-    ClaimRequest, DeadEvent, Error, NewGroup, PendingState, SettleRequest, Settled, Shared, Start,
+    ClaimRequest, Error, GroupPartition, NewGroup, PendingState, SettleRequest, Settled, Shared, Start,
 };
 use wasmill::event::{GroupKey, JsonObject, Lease, Name, NewEvent};
 use wasmill::outcome::{Cause, Effects, FailureKind, Settlement, Verdict};
 
+use super::control::Move;
 use super::state::{Entry, Group, Model};
 use super::{Fate, PARTITIONS, Span, Step, Walk};
 
@@ -25,24 +26,24 @@ const SLEEPS_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A walk on its way.
-struct Drive<'a> {
+pub(super) struct Drive<'a> {
     store: &'a dyn Store,
-    handles: [Shared; 2],
-    stream: Name,
-    groups: Vec<GroupKey>,
-    model: Model,
+    pub(super) handles: [Shared; 2],
+    pub(super) stream: Name,
+    pub(super) groups: Vec<GroupKey>,
+    pub(super) model: Model,
     sleeps: usize,
 }
 
 /// One way to claim.
-struct Take<'a> {
-    group: usize,
-    consumer: u8,
-    partitions: &'a [u32],
-    limit: usize,
-    lease: Span,
-    sweep: bool,
-    alone: bool,
+pub(super) struct Take<'a> {
+    pub(super) group: usize,
+    pub(super) consumer: u8,
+    pub(super) partitions: &'a [u32],
+    pub(super) limit: usize,
+    pub(super) lease: Span,
+    pub(super) sweep: bool,
+    pub(super) alone: bool,
 }
 
 /// Walks, then drains, and compares all the way.
@@ -73,7 +74,7 @@ impl<'a> Drive<'a> {
         }
         let exact = store.moves_time();
         let models = walk.max_attempts.iter().map(|max_attempts| Group::new(*max_attempts, exact)).collect();
-        let model = Model { events: BTreeMap::new(), groups: models };
+        let model = Model { events: BTreeMap::new(), trimmed: [0; PARTITIONS as usize], groups: models };
         Ok(Self { store, handles, stream, groups, model, sleeps: 0 })
     }
 
@@ -91,11 +92,7 @@ impl<'a> Drive<'a> {
                 self.claim(handle, &take).await.map(drop)
             }
             Step::Settle { group, picks } => {
-                let mut chosen: Vec<(Lease, Fate)> = Vec::new();
-                for (live, index, fate) in picks {
-                    chosen
-                        .extend(self.pick(*group, *live, *index).map(|lease| (lease, self.feasible(*fate))));
-                }
+                let chosen = self.choose(*group, picks);
                 self.settle(handle, *group, chosen).await
             }
             Step::Renew { group, picks, lease } => {
@@ -104,7 +101,26 @@ impl<'a> Drive<'a> {
                 self.renew(handle, *group, chosen, *lease).await
             }
             Step::Pass { long } => self.pass(*long).await,
+            Step::Rewind { group, kind, to, meanwhile, by_claims } => {
+                let (group, kind, by_claims) = (*group, *kind, *by_claims);
+                self.rewind(handle, &Move { group, kind, to, meanwhile, by_claims }).await
+            }
+            Step::Recreate { group, to } => self.recreate(handle, *group, to).await,
+            Step::Purge { group, picks } => self.purge(handle, *group, picks).await,
+            Step::Redrive { group, picks } => self.redrive(handle, *group, picks).await,
+            Step::Redeliver { group, picks } => self.redeliver(handle, *group, picks).await,
+            Step::Trim { partition, max_length, until } => {
+                self.trim(handle, *partition, *max_length, *until).await
+            }
         }
+    }
+
+    /// Leases and what becomes of them.
+    pub(super) fn choose(&self, group: usize, picks: &[(bool, Index, Fate)]) -> Vec<(Lease, Fate)> {
+        let chosen = picks.iter().filter_map(|(live, index, fate)| {
+            self.pick(group, *live, *index).map(|lease| (lease, self.feasible(*fate)))
+        });
+        chosen.collect()
     }
 
     fn pick(&self, group: usize, live: bool, index: Index) -> Option<Lease> {
@@ -159,6 +175,18 @@ impl<'a> Drive<'a> {
 
     /// Claims and lets the model judge what came; gives its leases.
     async fn claim(&mut self, handle: usize, take: &Take<'_>) -> Result<Vec<Lease>> {
+        let must_give = self.model.groups[take.group].must_give(take.partitions);
+        let (leases, deaths) = self.claim_meanwhile(handle, take).await?;
+        ensure!(take.alone || !must_give || !leases.is_empty() || deaths > 0, "a claim gives what is ready");
+        Ok(leases)
+    }
+
+    /// The same, where a rewind may be under way and nothing come; its leases, and how many died.
+    pub(super) async fn claim_meanwhile(
+        &mut self,
+        handle: usize,
+        take: &Take<'_>,
+    ) -> Result<(Vec<Lease>, usize)> {
         let request = ClaimRequest {
             group: &self.groups[take.group],
             consumer: &format!("consumer-{}", take.consumer),
@@ -170,8 +198,6 @@ impl<'a> Drive<'a> {
         };
         let claimed = self.handles[handle].claim(&request).await?;
         let group = &mut self.model.groups[take.group];
-        let nothing = claimed.leased.is_empty() && claimed.dead_lettered.is_empty();
-        ensure!(take.alone || !nothing || !group.must_give(take.partitions), "a claim gives what is ready");
         ensure!(claimed.leased.len() <= take.limit, "a claim keeps its limit");
         ensure!(
             !claimed.suspects || group.may_suspect(take.partitions),
@@ -190,10 +216,16 @@ impl<'a> Drive<'a> {
             ensure!(take.partitions.contains(&death.partition), "only from the partitions named: {death:?}");
             group.died(death, take.sweep)?;
         }
-        Ok(claimed.leased.into_iter().map(|leased| leased.lease).collect())
+        let deaths = claimed.dead_lettered.len();
+        Ok((claimed.leased.into_iter().map(|leased| leased.lease).collect(), deaths))
     }
 
-    async fn settle(&mut self, handle: usize, group: usize, chosen: Vec<(Lease, Fate)>) -> Result<()> {
+    pub(super) async fn settle(
+        &mut self,
+        handle: usize,
+        group: usize,
+        chosen: Vec<(Lease, Fate)>,
+    ) -> Result<()> {
         let mut seen = HashSet::new();
         let chosen: Vec<_> = chosen.into_iter().filter(|(lease, _)| seen.insert(lease.clone())).collect();
         let settlements: Vec<_> = chosen
@@ -245,7 +277,7 @@ impl<'a> Drive<'a> {
             self.settle(0, group, held.into_iter().map(|lease| (lease, Fate::Ack)).collect()).await?;
         }
         while !self.model.groups[group].is_drained() {
-            ensure!(Instant::now() < deadline, "not drained in time: {:?}", self.model.groups[group].entries);
+            ensure!(Instant::now() < deadline, "not drained in time: {:?}", self.model.groups[group]);
             let ordinary = Take {
                 group,
                 consumer: 0,
@@ -270,12 +302,13 @@ impl<'a> Drive<'a> {
         for (key, model) in self.groups.iter().zip(&self.model.groups) {
             let info = self.handles[0].group_info(key).await?;
             ensure!(info.max_attempts == model.max_attempts, "{key} keeps its cap: found {info:?}");
+            let dead = model.letters.len();
             ensure!(
-                info.dead_letters == model.dead() as u64,
-                "{key} has {} dead letters: found {}",
-                model.dead(),
+                info.dead_letters == dead as u64,
+                "{key} has {dead} dead letters: found {}",
                 info.dead_letters
             );
+            ensure!(info.rewind.is_none(), "no rewind is under way: found {info:?}");
             for state in info.partitions {
                 let expected = (model.frontier(state.partition), self.model.high_watermark(state.partition));
                 let found = (state.frontier, state.high_watermark);
@@ -284,44 +317,48 @@ impl<'a> Drive<'a> {
                     "{key}, partition {}: expected frontier and high watermark {expected:?}, found {found:?}",
                     state.partition
                 );
-                self.compare_pending(key, model, state.partition, state.in_flight, state.parked).await?;
+                ensure!(state.missing == 0, "{key}: nothing is missing, found {state:?}");
+                self.compare_pending(key, model, state).await?;
             }
         }
         Ok(())
     }
 
-    async fn compare_pending(
-        &self,
-        key: &GroupKey,
-        model: &Group,
-        partition: u32,
-        in_flight: u64,
-        parked: u64,
-    ) -> Result<()> {
+    async fn compare_pending(&self, key: &GroupKey, model: &Group, state: GroupPartition) -> Result<()> {
+        let partition = state.partition;
         let mut expected = Vec::new();
         let (mut leased, mut waiting, mut due) = (0, 0, 0);
-        for (sequence, entry) in model.partition(partition) {
+        let range = (partition, 0)..=(partition, u64::MAX);
+        for ((_, sequence), entry) in
+            model.entries.range(range.clone()).chain(model.redriven.range(range.clone()))
+        {
             match entry {
                 Entry::Leased { attempt, .. } => {
                     leased += 1;
-                    expected.push((Some(sequence), *attempt, true));
+                    expected.push((Some(*sequence), *attempt, true));
                 }
                 Entry::Parked { attempts, due: when, .. } => {
                     *if *when == Span::Zero { &mut due } else { &mut waiting } += 1;
-                    expected.push((Some(sequence), *attempts, false));
+                    expected.push((Some(*sequence), *attempts, false));
                 }
-                Entry::New | Entry::Acked | Entry::Dead { .. } => {}
+                Entry::New | Entry::Settled => {}
             }
         }
-        ensure!(in_flight == leased, "{key}/{partition}: {leased} in flight, found {in_flight}");
+        ensure!(state.in_flight == leased, "{key}/{partition}: {leased} in flight, found {state:?}");
         // Whether an entry that is due counts as parked is the store's choice.
         ensure!(
-            (waiting..=waiting + due).contains(&parked),
-            "{key}/{partition}: {waiting} parked and {due} due, found {parked}"
+            (waiting..=waiting + due).contains(&state.parked),
+            "{key}/{partition}: {waiting} parked and {due} due, found {state:?}"
         );
+        let redriven = model.redriven.range(range).count() as u64;
+        ensure!(state.redriven == redriven, "{key}/{partition}: {redriven} redriven, found {state:?}");
         let pending = self.handles[1].pending(key, partition, None, 1000).await?;
         let is_leased = |state: &PendingState| matches!(state, PendingState::Leased { .. });
-        let found: Vec<_> = pending.iter().map(|e| (e.sequence, e.attempt, is_leased(&e.state))).collect();
+        let mut found: Vec<_> =
+            pending.iter().map(|e| (e.sequence, e.attempt, is_leased(&e.state))).collect();
+        // The order is that of receipts, which is that of sequences only for what the log still has.
+        found.sort_unstable();
+        expected.sort_unstable();
         ensure!(
             found == expected,
             "{key}/{partition}: expected pending (sequence, attempt, leased) {expected:?}, found {found:?}"
@@ -329,31 +366,15 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
-    /// Each event ended once: it is acked in the model, or it is one dead letter in the store.
+    /// Each death left one dead letter, unless that was purged or redriven.
     async fn compare_dead_letters(&self, group: usize) -> Result<()> {
-        let model = &self.model.groups[group];
-        let mut expected = BTreeMap::new();
-        for (place, entry) in &model.entries {
-            if let Entry::Dead { cause, failure, attempts } = entry {
-                expected.insert(*place, (*cause, *failure, *attempts));
-            }
+        let mut expected = self.model.groups[group].letters.clone();
+        for (row, letter) in self.letters(0, group).await? {
+            let at = expected.iter().position(|known| *known == letter);
+            let at = at.with_context(|| format!("row {row} is one of {expected:?}: found {letter:?}"))?;
+            expected.remove(at);
         }
-        for letter in self.handles[0].dead_letters(&self.groups[group], None, 10_000).await? {
-            let DeadEvent::Event(event) = &letter.event else {
-                bail!("our own event is readable: {letter:?}")
-            };
-            let place = (event.partition, event.sequence);
-            ensure!(self.model.events.get(&place) == Some(event), "the whole event: {letter:?}");
-            let expected =
-                expected.remove(&place).with_context(|| format!("once, and only if dead: {letter:?}"))?;
-            let found: (Option<Cause>, Option<FailureKind>, Option<u32>) =
-                (letter.cause, letter.failure, letter.attempts);
-            ensure!(
-                found == (Some(expected.0), expected.1, Some(expected.2)),
-                "{place:?} died of {expected:?}: found {found:?}"
-            );
-        }
-        ensure!(expected.is_empty(), "each of the dead has a letter: {expected:?} have none");
+        ensure!(expected.is_empty(), "each death has its letter: {expected:?} have none");
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! Random walks of several consumers, with expiries and crashes, on a backend and on a model of
 //! it, compared after each step.
 
+mod control;
 mod drive;
+mod moves;
 mod state;
 
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use wasmill::backend::RewindKind;
 use wasmill::backend::conformance::Store;
 
 use crate::server::RedisServer;
@@ -45,6 +48,25 @@ pub(crate) enum Step {
     Renew { group: usize, picks: Vec<(bool, Index)>, lease: Span },
     /// Lets time pass: enough for short spans, or for long ones too.
     Pass { long: bool },
+    /// Moves a group: replay or reset. Leases are settled while it is under way, and it is finished
+    /// by going on with it, or by claims.
+    Rewind {
+        group: usize,
+        kind: RewindKind,
+        to: Vec<(u32, Index)>,
+        meanwhile: Vec<(bool, Index, Fate)>,
+        by_claims: bool,
+    },
+    /// Deletes a group, and makes it anew.
+    Recreate { group: usize, to: Vec<(u32, Index)> },
+    /// Purges dead letters.
+    Purge { group: usize, picks: Vec<Index> },
+    /// Redrives dead letters.
+    Redrive { group: usize, picks: Vec<Index> },
+    /// Delivers events of the log again.
+    Redeliver { group: usize, picks: Vec<(u32, Index)> },
+    /// Trims a partition.
+    Trim { partition: u32, max_length: Option<u64>, until: Option<Index> },
 }
 
 /// The kinds of a verdict.
@@ -85,9 +107,15 @@ fn some_partitions() -> impl Strategy<Value = Vec<u32>> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn picks() -> impl Strategy<Value = Vec<(bool, Index, Fate)>> {
+    let pick = (prop::bool::weighted(0.8), any::<Index>(), fates());
+    vec(pick, 0..8)
+}
+
+/// Appends, deliveries, settlements and time.
+fn flow() -> impl Strategy<Value = Step> {
     let group = 0usize..2;
-    let pick = || (prop::bool::weighted(0.8), any::<Index>());
+    let pick = (prop::bool::weighted(0.8), any::<Index>());
     prop_oneof![
         3 => (vec(0..PARTITIONS, 1..8), prop::bool::weighted(0.1))
             .prop_map(|(partitions, broken)| Step::Append { partitions, broken }),
@@ -99,14 +127,34 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (group.clone(), 0u8..3, some_partitions(), spans()).prop_map(
             |(group, consumer, partitions, lease)| Step::Alone { group, consumer, partitions, lease }
         ),
-        7 => (group.clone(), vec((pick(), fates()), 1..8)).prop_map(|(group, picks)| Step::Settle {
-            group,
-            picks: picks.into_iter().map(|((live, index), fate)| (live, index, fate)).collect(),
-        }),
-        2 => (group, vec(pick(), 1..8), spans())
+        7 => (group.clone(), picks()).prop_map(|(group, picks)| Step::Settle { group, picks }),
+        2 => (group, vec(pick, 1..8), spans())
             .prop_map(|(group, picks, lease)| Step::Renew { group, picks, lease }),
         4 => prop::bool::weighted(0.25).prop_map(|long| Step::Pass { long }),
     ]
+}
+
+/// What operators do.
+fn control() -> impl Strategy<Value = Step> {
+    let group = 0usize..2;
+    let kind = prop_oneof![Just(RewindKind::Replay), Just(RewindKind::Reset)];
+    let places = || vec((0..PARTITIONS, any::<Index>()), 0..4);
+    let rows = || vec(any::<Index>(), 0..5);
+    prop_oneof![
+        3 => (group.clone(), kind, places(), picks(), any::<bool>()).prop_map(
+            |(group, kind, to, meanwhile, by_claims)| Step::Rewind { group, kind, to, meanwhile, by_claims }
+        ),
+        1 => (group.clone(), places()).prop_map(|(group, to)| Step::Recreate { group, to }),
+        1 => (group.clone(), rows()).prop_map(|(group, picks)| Step::Purge { group, picks }),
+        5 => (group.clone(), rows()).prop_map(|(group, picks)| Step::Redrive { group, picks }),
+        2 => (group, places()).prop_map(|(group, picks)| Step::Redeliver { group, picks }),
+        4 => (0..PARTITIONS, prop::option::of(0u64..6), prop::option::of(any::<Index>()))
+            .prop_map(|(partition, max_length, until)| Step::Trim { partition, max_length, until }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![4 => flow(), 1 => control()]
 }
 
 fn walks() -> impl Strategy<Value = Walk> {

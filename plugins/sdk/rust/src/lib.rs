@@ -13,6 +13,12 @@
 //! }
 //! wasmill_handler::export!(handle);
 //! ```
+//!
+//! What a handler changes goes through [`outbox`] (events that it appends) and [`state`] (keys and values
+//! that it keeps): committed with the acknowledgement, or not at all.
+
+pub mod outbox;
+pub mod state;
 
 use std::fmt;
 use std::sync::Once;

@@ -1,5 +1,5 @@
 -- Leases one suspect: an entry on its last attempt whose earlier one ended by expiry.
--- KEYS  gmeta, then for each partition: s, due, suspect
+-- KEYS  gmeta, note, then for each partition: s, due, suspect, redriven
 -- ARGV  group, consumer, lease in ms, prefix of fences, then for each partition: partition, lease id
 -- Reply {GROUP_NOT_FOUND} | {OK, 1 where suspects are left, then for each partition {id, letter,
 --       attempt, former holder, former failure of each entry}}; letters L (at most one in all), E: see
@@ -12,18 +12,21 @@ local now = now_ms()
 local expires = int(now + tonumber(ARGV[3]))
 local reply, leased = { OK, 0 }, false
 for i = 1, (#ARGV - 4) / 2 do
-  local stream, due, suspects, row = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1], {}
+  local stream, due, suspects, row = KEYS[4 * i - 1], KEYS[4 * i], KEYS[4 * i + 1], {}
   local take = { stream = stream, group = group, consumer = ARGV[2], fences = ARGV[4],
     partition = ARGV[3 + 2 * i], lease = ARGV[4 + 2 * i], expires = expires, now = now, max = max or 5,
     due = due, suspects = suspects }
-  if not leased then
+  local rewinding = redis.call('HEXISTS', KEYS[2], 'rewind:' .. take.partition) == 1
+  if not leased and not rewinding then
     for _, id in ipairs(redis.call('ZRANGE', suspects, 0, LOOK - 1)) do
       local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
-      if pending.err or not pending[1] then
+      local listed = not pending.err and pending[1]
+      -- A redriven event is not pending once its body is gone.
+      if not listed and not redis.call('ZSCORE', KEYS[4 * i + 2], id) then
         -- Settled by its old holder, or the group was lost: then it comes again by itself.
         redis.call('ZREM', suspects, id)
       else
-        local letter, attempt, holder, failure = retake(take, id, pending[1][4], 'alone')
+        local letter, attempt, holder, failure = retake(take, id, listed and listed[4] or 1, 'alone')
         if letter == 'B' then
           redis.call('ZREM', suspects, id) -- renewed by its old holder, or taken by another writer
         else
@@ -33,7 +36,7 @@ for i = 1, (#ARGV - 4) / 2 do
       end
     end
   end
-  if redis.call('EXISTS', suspects) == 1 then reply[2] = 1 end
+  if not rewinding and redis.call('EXISTS', suspects) == 1 then reply[2] = 1 end
   reply[2 + i] = row
 end
 return reply

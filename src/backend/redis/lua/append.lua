@@ -23,44 +23,7 @@ for i = 1, (#KEYS - 1) / 3 do
 end
 
 local now = now_ms()
-local today
-
--- The first millisecond in which an id with this low part is above the last id. Asked for only when
--- needed: the reply holds two whole entries.
-local function ms_above(stream, low)
-  local info = redis.call('XINFO', 'STREAM', stream)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then
-      local last_ms, last_low = string.match(info[i + 1], '^(%d+)-(%d+)$')
-      return tonumber(low) > tonumber(last_low) and tonumber(last_ms) or tonumber(last_ms) + 1
-    end
-  end
-end
-
-local call, format, argv = redis.call, string.format, ARGV
-
--- Adds one event. Written out for each shape: unpack costs more than all the rest.
-local function add(by, stream, entry, sequence, partition, i)
-  local timestamp = argv[i + 1]
-  if timestamp == '' then
-    today = today or iso(now)
-    timestamp = today
-  end
-  local shape = argv[i + 2]
-  if shape == '' then
-    return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
-      'timestamp', timestamp, 'metadata', argv[i + 5], 'payload', argv[i + 6])
-  elseif shape == 'k' then
-    return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
-      'timestamp', timestamp, 'key', argv[i + 3], 'metadata', argv[i + 5], 'payload', argv[i + 6])
-  elseif shape == 't' then
-    return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
-      'timestamp', timestamp, 'type', argv[i + 4], 'metadata', argv[i + 5], 'payload', argv[i + 6])
-  end
-  return by('XADD', stream, entry, 'id', argv[i], 'sequence', sequence, 'partition', partition,
-    'timestamp', timestamp, 'key', argv[i + 3], 'type', argv[i + 4], 'metadata', argv[i + 5], 'payload', argv[i + 6])
-end
-
+local call, format = redis.call, string.format
 local reply = { OK }
 for s, section in ipairs(sections) do
   local seq_key, index, stream = KEYS[3 * s - 1], KEYS[3 * s], KEYS[3 * s + 1]
@@ -72,15 +35,15 @@ for s, section in ipairs(sections) do
     local sequence = format('%d', base + k)
     local entry = format('%d-%d', ms, low)
     if k == 1 then
-      local added = add(redis.pcall, stream, entry, sequence, partition, i)
+      local added = add(redis.pcall, stream, entry, sequence, partition, i, now)
       if added.err and string.find(added.err, 'equal or smaller', 1, true) then
         ms = ms_above(stream, low)
         entry = format('%d-%d', ms, low)
-        added = add(redis.pcall, stream, entry, sequence, partition, i)
+        added = add(redis.pcall, stream, entry, sequence, partition, i, now)
       end
       if added.err then return added end
     else
-      add(call, stream, entry, sequence, partition, i)
+      add(call, stream, entry, sequence, partition, i, now)
     end
     i = i + WIDTH
     rows[n + 1] = sequence

@@ -1,5 +1,5 @@
 -- Leases parked entries whose time has come.
--- KEYS  gmeta, then for each partition: s, due, suspect
+-- KEYS  gmeta, note, then for each partition: s, due, suspect
 -- ARGV  group, consumer, lease in ms, prefix of fences, how many at most, then for each partition:
 --       partition, lease id
 -- Reply {GROUP_NOT_FOUND} | {OK, now, then for each partition {due, then id, letter, attempt, former
@@ -12,11 +12,15 @@ max = max or 5
 local now = now_ms()
 local expires = int(now + tonumber(ARGV[3]))
 local partitions = (#ARGV - 5) / 2
-local rows = {}
-for i = 1, partitions do rows[i] = { -1 } end
+local rows, rewinding = {}, {}
+for i = 1, partitions do
+  rows[i] = { -1 }
+  rewinding[i] = redis.call('HEXISTS', KEYS[2], 'rewind:' .. ARGV[4 + 2 * i]) == 1
+end
 
 local function take_some(i, limit)
-  local stream, due, suspects = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
+  if rewinding[i] then return 0 end
+  local stream, due, suspects = KEYS[3 * i], KEYS[3 * i + 1], KEYS[3 * i + 2]
   local take = { stream = stream, group = group, consumer = ARGV[2], fences = ARGV[4],
     partition = ARGV[4 + 2 * i], lease = ARGV[5 + 2 * i], expires = expires, now = now, max = max,
     due = due, suspects = suspects }
@@ -45,8 +49,8 @@ for i = 1, partitions do
 end
 local reply = { OK, now }
 for i = 1, partitions do
-  local due = redis.call('ZRANGE', KEYS[3 * i], 0, 0, 'WITHSCORES')
-  if due[2] then rows[i][1] = tonumber(due[2]) end
+  local due = redis.call('ZRANGE', KEYS[3 * i + 1], 0, 0, 'WITHSCORES')
+  if due[2] and not rewinding[i] then rows[i][1] = tonumber(due[2]) end
   reply[2 + i] = rows[i]
 end
 return reply

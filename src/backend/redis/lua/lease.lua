@@ -2,7 +2,7 @@
 -- Inside the claim's transaction it finds the entries itself: they are what stands in the consumer's
 -- pending list behind the id that `begin.lua` noted (and only then: a note of another claim does not
 -- count). Outside of it, after a failure, it is told the ids, and checks that they are still ours.
--- KEYS  gmeta, note, then for each partition: s, z, done, due, suspect
+-- KEYS  gmeta, note, then for each partition: s, z, done, due, suspect, redriven
 -- ARGV  group, consumer, lease in ms, prefix of fences, then for each partition: partition, lease id,
 --       how many to find, how many ids follow, ids
 -- Reply for each partition {first id, last id, a letter for each entry, then attempt, former holder
@@ -22,19 +22,20 @@ local function find(stream, note, lease, limit)
   return rows
 end
 
--- Whether the entry is settled; only asked while a restored group comes by old entries.
-local function settled(index, done, frontier, id)
-  local sequence = tonumber(call('ZSCORE', index, id) or '')
+-- Whether the entry is settled; only asked while a group comes by old entries.
+local function settled(stream, index, done, redriven, frontier, id)
+  local sequence = sequence_of(stream, index, id)
   if not sequence then return false, 0 end
+  if call('ZSCORE', redriven, id) then return false, sequence end
   if sequence <= frontier then return true, sequence end
   return call('ZSCORE', done, int(sequence)) and true or false, sequence
 end
 
 local reply, at = {}, 5
-for k = 3, #KEYS, 5 do
+for k = 3, #KEYS, 6 do
   local stream, index, done = KEYS[k], KEYS[k + 1], KEYS[k + 2]
   local p, lease, limit, given = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local note = call('HMGET', KEYS[2], p, 'recheck:' .. p)
+  local note = call('HMGET', KEYS[2], p, 'recheck:' .. p, 'rewind:' .. p)
   local ids
   if given == 0 then
     ids = find(stream, note[1], lease, limit)
@@ -53,11 +54,21 @@ for k = 3, #KEYS, 5 do
 
   local function lease_one(id)
     local key = fences .. id
-    if given > 0 and not call('XPENDING', stream, group, id, id, 1, consumer)[1] then
-      return 'B' -- taken by a sweep in the meantime
+    if note[3] then return 'B' end -- a rewind is under way, and decides what becomes of it
+    if given > 0 then
+      if not call('XPENDING', stream, group, id, id, 1, consumer)[1] then
+        return 'B' -- taken by a sweep in the meantime
+      end
+      -- Leased in the transaction, where more stood behind the note than was read: what this consumer
+      -- holds of a group that was moved back, and that has no body.
+      local own = call('HMGET', key, 'lease_id', 'attempt')
+      if own[1] == lease then
+        for _, part in ipairs({ own[2], '', '' }) do extra[#extra + 1] = part end
+        return 'L'
+      end
     end
     if recheck then
-      local old, sequence = settled(index, done, frontier, id)
+      local old, sequence = settled(stream, index, done, KEYS[k + 5], frontier, id)
       if sequence > 0 then lowest = math.min(lowest or sequence, sequence) end
       if old then
         call('XACK', stream, group, id)

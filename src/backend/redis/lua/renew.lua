@@ -1,17 +1,21 @@
 -- Prolongs leases. First XCLAIM, which a full store never refuses, and which tells the truth about
 -- idle time; then the fences.
--- KEYS  gmeta, s, z, suspect
+-- KEYS  gmeta, s, z, suspect, note
 -- ARGV  group, partition, prefix of fences, lease in ms, then for each item: letter (r, or R where the
 --       index must be asked), receipt, sequence, lease id
 -- Reply a letter for each item (see authorize), or '' where the group is gone
 local group, fences = ARGV[1], ARGV[3]
 if redis.call('HLEN', KEYS[1]) == 0 then return '' end
-local held = { index = KEYS[3], fences = fences, partition = ARGV[2] }
+local held = { stream = KEYS[2], index = KEYS[3], fences = fences, partition = ARGV[2] }
+local rewound = rewinding(KEYS[5], ARGV[2])
 local expires = int(now_ms() + tonumber(ARGV[4]))
 local suspected = redis.call('ZCARD', KEYS[4]) > 0
 local answers, good, holders = {}, {}, {}
 for i = 5, #ARGV, 4 do
-  local answer = authorize(held, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  local answer = 's'
+  if not rewound or not rewound(ARGV[i + 1], ARGV[i + 2], KEYS[3]) then
+    answer = authorize(held, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  end
   answers[#answers + 1] = answer
   if answer == 'd' then
     good[#good + 1] = i

@@ -10,7 +10,7 @@ for _, stream in ipairs(KEYS) do
     for _, info in ipairs(consumers) do
       local fields = {}
       for i = 1, #info, 2 do fields[info[i]] = info[i + 1] end
-      if fields['pending'] == 0 and (fields['name'] == ARGV[2] or fields['idle'] > tonumber(ARGV[3])) then
+      if fields['pending'] == 0 and fields['name'] ~= WITNESS and (fields['name'] == ARGV[2] or fields['idle'] > tonumber(ARGV[3])) then
         redis.call('XGROUP', 'DELCONSUMER', stream, ARGV[1], fields['name'])
         forgotten = forgotten + 1
       end

@@ -1,6 +1,6 @@
 -- Writes the verdicts of one partition: each item's fence is checked and its verdict written in one
 -- step.
--- KEYS  gmeta, s, z, done, due, suspect, dlq
+-- KEYS  gmeta, s, z, done, due, suspect, dlq, note, redriven, copy
 -- ARGV  group, partition, prefix of fences, then for each item: letter, receipt, sequence
 --       ('0' = unknown), lease id, and behind it for the letter
 --         a ack       nothing
@@ -14,25 +14,27 @@ local WAITS = { l = true, L = true, r = true, R = true }
 local PROVEN = { a = true, l = true, r = true, d = true }
 local group, p, fences = ARGV[1], ARGV[2], ARGV[3]
 local gmeta, stream, index, done, due, suspects, dlq = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local redriven, copies = KEYS[9], KEYS[10]
 
 local frontier = redis.call('HGET', gmeta, 'frontier_p' .. p)
 if not frontier and redis.call('HLEN', gmeta) == 0 then return '' end
 frontier = tonumber(frontier or '0') or 0
+local rewound = rewinding(KEYS[8], p)
 
 -- Reads only: who may do what. The plain case is written out, since it comes for each event.
 local call, argv = redis.call, ARGV
-local held = { index = index, fences = fences, partition = p }
+local held = { stream = stream, index = index, fences = fences, partition = p }
 local answers, seen, items = {}, {}, 0
 local gone, keys, sequences, waiting, dead = {}, {}, {}, {}, {}
 local i, last, settling = 4, #argv, 0
 while i <= last do
   local item, receipt, sequence, lease = argv[i], argv[i + 1], argv[i + 2], argv[i + 3]
   local key, answer = fences .. receipt, 's'
-  if not seen[receipt] then
+  if not seen[receipt] and not (rewound and rewound(receipt, sequence, index)) then
     if PROVEN[item] and call('HGET', key, 'lease_id') == lease then
       answer = 'd'
     else
-      answer = authorize(held, item, receipt, sequence, lease)
+      answer, sequence = authorize(held, item, receipt, sequence, lease)
     end
   end
   if answer == 'd' then
@@ -54,7 +56,12 @@ while i <= last do
 end
 -- Another type under our keys is refused here, before the first write.
 local above = redis.call('ZCARD', done)
-local suspected = redis.call('ZCARD', suspects) > 0
+-- Both are empty nearly always: one question for the two.
+local suspected, recorded = false, false
+if redis.call('EXISTS', suspects, redriven) > 0 then
+  suspected, recorded = redis.call('ZCARD', suspects) > 0, redis.call('ZCARD', redriven) > 0
+  if recorded then redis.call('HLEN', copies) end
+end
 if #waiting > 0 then redis.call('ZCARD', due) end
 if #dead > 0 then redis.call('XLEN', dlq) end
 
@@ -66,7 +73,9 @@ local now = (#waiting > 0 or #dead > 0) and now_ms()
 for _, item in ipairs(dead) do
   local at, sequence = item[1], item[2]
   local entry = redis.call('XRANGE', stream, ARGV[at + 1], ARGV[at + 1], 'COUNT', 1)[1]
-  local fields = entry and entry[2] or { 'sequence', sequence or '', 'partition', p }
+  local fields = entry and entry[2]
+  if not fields and recorded then fields = fields_of(redis.call('HGET', copies, ARGV[at + 1]) or '') end
+  if not fields or not fields[1] then fields = { 'sequence', sequence or '', 'partition', p } end
   -- unpack stops near 8,000: of an entry with more fields the first ones are kept.
   for n = #fields, 7001, -1 do fields[n] = nil end
   local function put(name, value)
@@ -90,6 +99,7 @@ if #gone > 0 then
   redis.call('XACK', stream, group, unpack(gone))
   redis.call('DEL', unpack(keys))
   if suspected then redis.call('ZREM', suspects, unpack(gone)) end
+  if recorded and redis.call('ZREM', redriven, unpack(gone)) > 0 then redis.call('HDEL', copies, unpack(gone)) end
 end
 for _, at in ipairs(waiting) do
   local receipt, key = ARGV[at + 1], fences .. ARGV[at + 1]
@@ -107,39 +117,5 @@ for _, at in ipairs(waiting) do
   if suspected then redis.call('ZREM', suspects, receipt) end
 end
 
--- The frontier: what follows it directly moves it, the rest is kept in `done`.
-table.sort(sequences)
-local f, later = frontier, {}
-for _, sequence in ipairs(sequences) do
-  if sequence == f + 1 then
-    f = sequence
-  elseif sequence > f + 1 then
-    local text, n = int(sequence), #later
-    later[n + 1] = text
-    later[n + 2] = text
-  end
-end
-if #later > 0 then redis.call('ZADD', done, unpack(later)) end
-if above > 0 or #later > 0 then
-  -- The end of the run without gaps, by doubling and halving: a run can be long.
-  local step = 1
-  local function all_there(n)
-    return redis.call('ZCOUNT', done, int(f + 1), int(f + n)) == n
-  end
-  while all_there(step) do
-    f = f + step
-    step = step * 2
-  end
-  while step > 1 do
-    step = step / 2
-    if all_there(step) then f = f + step end
-  end
-end
-if f > frontier then redis.call('HSET', gmeta, 'frontier_p' .. p, int(f)) end
-if above > 0 and f > frontier or above > 10000 then
-  -- Members at or below the frontier say nothing any more. A bounded number of them goes at a time.
-  local last = redis.call('ZRANGE', done, 9999, 9999)[1]
-  local limit = last and math.min(tonumber(last), f) or f
-  redis.call('ZREMRANGEBYSCORE', done, '-inf', int(limit))
-end
+finish({ gmeta = gmeta, done = done, partition = p, frontier = frontier, above = above, rewound = rewound }, sequences)
 return table.concat(answers)

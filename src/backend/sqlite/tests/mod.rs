@@ -2,9 +2,12 @@
 
 mod opening;
 mod plans;
+mod redriving;
+mod rewinding;
 mod sharing;
 mod tampering;
 mod time;
+mod trimming;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -88,6 +88,17 @@ async fn a_newer_version_is_refused() {
 }
 
 #[tokio::test]
+async fn the_schema_that_was_never_released_is_refused_with_what_to_do() {
+    let place = Place::new();
+    drop(place.open().await);
+    place.stranger().pragma_update(None, "user_version", 1).unwrap();
+    for mode in [Mode::Create, Mode::Existing] {
+        let message = refusal(&place, mode).await;
+        assert!(message.contains("schema 1") && message.contains("move the file away"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn many_can_make_the_same_file_at_once() {
     let place = Place::new();
     let mut opening = tokio::task::JoinSet::new();

@@ -105,8 +105,9 @@ async fn an_operation_that_fails_undoes_nothing_of_its_neighbours() {
     prepare(&store, 2, 5).await;
     let stranger = place.stranger();
     // In partition 1 the second event of each batch collides with one that someone put there.
-    let stray = "INSERT INTO events (stream_id, partition, sequence, id, timestamp, metadata, payload)
-                 VALUES (1, 1, 2, '', '', '{}', '{}')";
+    let stray =
+        "INSERT INTO events (stream_id, partition, sequence, appended_ms, id, timestamp, metadata, payload)
+                 VALUES (1, 1, 2, 0, '', '', '{}', '{}')";
     stranger.execute(stray, []).unwrap();
     // What queues up behind a lock is carried out in one transaction.
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();

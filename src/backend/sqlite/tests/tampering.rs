@@ -1,5 +1,5 @@
 use super::*;
-use crate::backend::DeadEvent;
+use crate::backend::{DeadEvent, HolderState, RepairKind, ScanRange};
 use crate::outcome::Cause;
 
 async fn with_events(place: &Place, count: usize) -> Sqlite {
@@ -21,9 +21,9 @@ async fn rows_that_are_no_events_are_buried_and_pass() {
         let store = with_events(&place, 3).await;
         place.stranger().execute(&format!("UPDATE events SET {set} WHERE sequence = 1"), []).unwrap();
 
-        let read = store.read(&key().stream, 0, 0, 10).await;
-        assert!(matches!(&read, Err(Error::Undecodable { receipt, .. }) if receipt == "0-1"), "{read:?}");
-        assert_eq!(store.read(&key().stream, 0, 1, 10).await.unwrap().len(), 2);
+        let page = store.scan(&key().stream, 0, ScanRange::after(0, 10)).await.unwrap();
+        assert_eq!((page.events.len(), page.unreadable.len()), (2, 1));
+        assert_eq!((page.unreadable[0].receipt.as_str(), page.unreadable[0].sequence), ("0-1", Some(1)));
 
         let claimed = claim(&store, 10).await;
         assert_eq!(claimed.leased.iter().map(|l| l.event.sequence).collect::<Vec<_>>(), [2, 3]);
@@ -55,9 +55,54 @@ async fn events_that_someone_removed_are_passed() {
     assert_eq!(claimed.dead_lettered.iter().map(|d| d.cause).collect::<Vec<_>>(), [Cause::Missing]);
     assert_eq!(settle(&store, &claimed.leased, ack()).await, [Settled::Done; 3]);
     let info = store.group_info(&key()).await.unwrap();
-    assert_eq!((info.partitions[0].frontier, info.dead_letters), (6, 1));
+    let state = info.partitions[0];
+    // The one that had been delivered is a dead letter, the others are counted.
+    assert_eq!((state.frontier, state.missing, info.dead_letters), (6, 2, 1));
     let letters = store.dead_letters(&key(), None, 10).await.unwrap();
     assert!(matches!(&letters[0].event, DeadEvent::Raw(fields) if fields[1].1 == "1"), "{letters:?}");
+}
+
+#[tokio::test]
+async fn a_repair_passes_what_was_removed_before_it_was_delivered() {
+    let place = Place::new();
+    let store = with_events(&place, 9).await;
+    let leased = claim(&store, 2).await.leased;
+    settle(&store, &leased[1..], ack()).await;
+    assert_eq!(store.heal(&key(), 0).await.unwrap(), []);
+    place.stranger().execute("DELETE FROM events WHERE sequence IN (3, 4, 8, 9)", []).unwrap();
+
+    let missing =
+        |first, last, count| Repair { kind: RepairKind::Missing, sequences: Some((first, last)), count };
+    assert_eq!(store.heal(&key(), 0).await.unwrap(), [missing(3, 4, 2)]);
+    assert_eq!(store.heal(&key(), 0).await.unwrap(), []);
+    settle(&store, &leased[..1], ack()).await;
+    let state = store.group_info(&key()).await.unwrap().partitions[0];
+    assert_eq!((state.frontier, state.missing), (4, 2));
+
+    let leased = claim(&store, 3).await.leased;
+    assert_eq!(leased.iter().map(|l| l.event.sequence).collect::<Vec<_>>(), [5, 6, 7]);
+    settle(&store, &leased, ack()).await;
+    let holder = store.explain(&key(), 0).await.unwrap().holder.unwrap();
+    assert_eq!((holder.sequence, holder.state), (8, HolderState::Missing));
+    assert_eq!(store.heal(&key(), 0).await.unwrap(), [missing(8, 9, 2)]);
+    let state = store.group_info(&key()).await.unwrap().partitions[0];
+    assert_eq!((state.frontier, state.missing), (9, 4));
+    assert_eq!(store.explain(&key(), 0).await.unwrap().holder, None);
+}
+
+#[tokio::test]
+async fn a_repair_moves_a_frontier_that_was_set_back() {
+    let place = Place::new();
+    let store = with_events(&place, 5).await;
+    let leased = claim(&store, 4).await.leased;
+    settle(&store, &leased[..3], ack()).await;
+    place.stranger().execute("UPDATE group_partitions SET frontier = 1", []).unwrap();
+    let holder = store.explain(&key(), 0).await.unwrap().holder.unwrap();
+    assert_eq!((holder.sequence, holder.state), (2, HolderState::Settled));
+    let repairs = store.heal(&key(), 0).await.unwrap();
+    assert_eq!(repairs, [Repair { kind: RepairKind::Frontier, sequences: Some((2, 3)), count: 1 }]);
+    assert_eq!(store.heal(&key(), 0).await.unwrap(), []);
+    assert_eq!(store.group_info(&key()).await.unwrap().partitions[0].frontier, 3);
 }
 
 #[tokio::test]

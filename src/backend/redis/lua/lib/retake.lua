@@ -41,8 +41,10 @@ local function retake(take, id, deliveries, way)
     redis.call('ZREM', take.due, id)
     return 'S', 0, '', ''
   end
-  -- JUSTID: a new holder is not another delivery. It also sets the idle time back.
-  redis.call('XCLAIM', take.stream, take.group, take.consumer, 0, id, 'JUSTID')
+  -- JUSTID: a new holder is not another delivery. It also sets the idle time back. Without the group (it
+  -- was lost a moment ago) the fence alone is the lease.
+  local claimed = redis.pcall('XCLAIM', take.stream, take.group, take.consumer, 0, id, 'JUSTID')
+  if claimed.err and not string.find(claimed.err, 'NOGROUP', 1, true) then error(claimed.err) end
   redis.call('ZREM', take.due, id)
   redis.call('ZREM', take.suspects, id)
   if prior >= take.max then
