@@ -107,6 +107,16 @@ async fn a_page_ends_before_a_gap_that_may_be_filled() {
 }
 
 #[tokio::test]
+async fn ids_far_ahead_of_the_clock_do_not_end_a_scan_for_good() {
+    let bench = Bench::new(1).await;
+    bench.append_like_rheo(0, "9000000000000-1");
+    bench.take_sequence(0);
+    bench.append_like_rheo(0, "9000000000000-2");
+    bench.append(0, 1).await;
+    assert_eq!(walk(&bench, Order::Ascending, 10).await.0, [1, 3, 4]);
+}
+
+#[tokio::test]
 async fn what_is_no_event_is_told_once() {
     let bench = Bench::new(1).await;
     bench.append_like_rheo(0, &old(1));

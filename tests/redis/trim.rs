@@ -144,3 +144,54 @@ async fn many_groups_and_entries_go_in_bounded_steps() {
     assert_eq!(bench.backend.heal(&bench.group, 0).await.unwrap(), []);
     assert_eq!(bench.lag().await, 0);
 }
+
+#[tokio::test]
+async fn a_second_entry_with_a_settled_sequence_stays_until_it_is_settled() {
+    let bench = Bench::new(1).await;
+    bench.append_and_settle(2).await;
+    // Another writer's counter was behind: its entry has the sequence of one that is settled.
+    let twin = bench.add_entry(0, "*", 2);
+    bench.add_row(0, &twin, 2);
+    assert_eq!(bench.trim(ALL).await, held(2, "g", 2), "the group has not come to it");
+    let leased = bench.claim("a", 10).await.leased;
+    assert_eq!(leased.len(), 1);
+    assert_eq!(bench.trim(ALL).await, held(0, "g", 2), "it is pending");
+    bench.ack(&leased).await;
+    assert_eq!(bench.trim(ALL).await, Trimmed { removed: 1, more: false, held: None });
+}
+
+#[tokio::test]
+async fn a_row_behind_the_group_whose_entry_is_gone_holds_nothing() {
+    let bench = Bench::new(1).await;
+    bench.append_and_settle(2).await;
+    bench.append(0, 1).await;
+    let last: Vec<String> = bench.raw("ZRANGE rheo:T:z:s:0 -1 -1");
+    let _: i64 = bench.raw(&format!("XDEL rheo:T:s:s:0 {}", last[0]));
+    bench.backend.heal(&bench.group, 0).await.unwrap();
+    assert_eq!(bench.lag().await, 0);
+    let all = Trim { until: Some(3), max_length: None, ..ALL };
+    assert_eq!(bench.trim(all).await, Trimmed { removed: 2, more: false, held: None });
+    let rows: i64 = bench.raw("ZCARD rheo:T:z:s:0");
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test]
+async fn how_far_a_stream_was_trimmed_says_nothing_of_a_later_one() {
+    let bench = Bench::new(1).await;
+    bench.append_and_settle(5).await;
+    assert_eq!(bench.trim(ALL).await.removed, 5);
+    for key in ["meta:s", "seq:s:0", "z:s:0", "s:s:0", "gmeta:s:g", "note:s:g", "done:s:g:0"] {
+        let _: i64 = bench.raw(&format!("DEL rheo:T:{key}"));
+    }
+    bench.backend.create_stream(&bench.group.stream, 1).await.unwrap();
+    let new = NewGroup { max_attempts: 5, start: Start::Beginning };
+    bench.backend.create_group(&bench.group, new).await.unwrap();
+    // An append that is under way: its gap is young, and nothing passes it.
+    let sequence = bench.take_sequence(0);
+    bench.append_like_rheo(0, "*");
+    assert_eq!(bench.backend.heal(&bench.group, 0).await.unwrap(), []);
+    assert_eq!(bench.lag().await, 2);
+    let id = bench.add_entry(0, "*", sequence);
+    bench.add_row(0, &id, sequence);
+    assert_eq!(bench.claim("a", 10).await.leased.len(), 2);
+}

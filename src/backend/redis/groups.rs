@@ -21,7 +21,7 @@ impl Redis {
         if partitions == 0 || partitions > PARTITIONS_MAX {
             return Err(Error::InvalidPartitionCount { partitions });
         }
-        let mut call = Script::CreateStream.call(&[self.keys.meta(stream)]);
+        let mut call = Script::CreateStream.call(&[self.keys.meta(stream), self.keys.trimmed(stream)]);
         call.arg(partitions);
         let answer = self.connection.script(call, Effect::Write).await;
         let answer = self.blame(answer, || vec![(self.keys.meta(stream), "hash")]).await?;

@@ -206,7 +206,10 @@ impl Part {
             let bound = self.rows.len() + 1;
             let gap = (expected..sequence).take(bound).any(|missing| !indexed.contains(&missing));
             let ms = parse_id(&found[at].receipt).and_then(|(ms, _)| i64::try_from(ms).ok()).unwrap_or(0);
-            if gap && ms.saturating_add(age_ms) > self.now_ms {
+            // An id far ahead of the clock (which was set back, or another writer chose it) tells nothing:
+            // no later id is lower, and what stands behind the gap would be out of sight for good.
+            let far = ms > self.now_ms.saturating_add(age_ms);
+            if gap && !far && ms.saturating_add(age_ms) > self.now_ms {
                 found.truncate(at);
                 return true;
             }

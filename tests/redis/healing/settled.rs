@@ -1,5 +1,7 @@
 //! What was settled stays settled, whatever became of the record of it.
 
+use wasmill::event::{JsonObject, NewEvent};
+
 use super::*;
 use crate::kit::sequences;
 
@@ -140,4 +142,22 @@ async fn fences_that_belong_to_nothing_go() {
     bench.ack(&leased[4..]).await;
     let (came, _) = bench.drain().await;
     assert_eq!(sequences(&came), [4, 99]);
+}
+
+#[tokio::test]
+async fn large_events_are_looked_at_in_bounded_steps() {
+    let bench = Bench::new(1).await;
+    let payload = JsonObject::parse(format!("{{\"n\":\"{}\"}}", "x".repeat(500_000))).unwrap();
+    for _ in 0..30 {
+        let event = NewEvent { partition: Some(0), ..NewEvent::new(payload.clone()) };
+        bench.backend.append(&bench.group.stream, &[event]).await.unwrap();
+    }
+    let leased = bench.claim("a", 30).await.leased;
+    bench.ack(&leased).await;
+    bench.set_frontier(0);
+    // A call looks a few times, each time at about a megabyte.
+    let mended = bench.backend.heal(&bench.group, 0).await.unwrap();
+    assert!(mended.iter().all(|repair| repair.count <= 12), "{mended:?}");
+    assert!(bench.heal_fully().await.contains(&(SettledRow, 30 - mended[0].count)), "{mended:?}");
+    assert_eq!(bench.frontier().await, 30);
 }

@@ -7,7 +7,8 @@
 --       `done`, and the id of the row behind it ('' = none)
 local WINDOW = 200    -- index rows that are looked at
 local INVERSION = 1000 -- so far before a row another writer's later row can stand
-local BODIES = 100    -- entries that are looked for in the log
+local BODIES = 100    -- entries that are looked for in the log, and bytes of theirs after which that ends:
+local BYTES = 1048576 -- only with its whole body does the log tell that an entry is there
 local RUN = 2000      -- rows of a run that is gone which are passed at once
 local GAPS = 4
 local SAMPLE = 50     -- waiting entries that are looked at
@@ -85,10 +86,13 @@ for i = 1, #window, 2 do
     call('ZREM', index, window[i])
   end
 end
-local bodies = 0
+local bodies, bytes = 0, 0
 local function is_there(id)
   bodies = bodies + 1
-  return call('XRANGE', stream, id, id, 'COUNT', 1)[1] ~= nil
+  local entry = call('XRANGE', stream, id, id, 'COUNT', 1)[1]
+  if not entry then return false end
+  for _, part in ipairs(entry[2]) do bytes = bytes + #part end
+  return true
 end
 
 -- The highest id of all rows before each row of the window; asked for only when needed.
@@ -223,7 +227,7 @@ for i = 1, #rows, 2 do
       and not call('ZSCORE', redriven, id) then
       decide(i, id, sequence)
     end
-    if bodies >= BODIES then
+    if bodies >= BODIES or bytes >= BYTES then
       before = nil
       break
     end

@@ -17,10 +17,12 @@ local function key(kind, group) return prefix .. kind .. ':' .. name .. ':' .. g
 
 -- What each group still needs: everything above its bound.
 local groups, known = {}, {}
-local function add(group, foreign)
-  if known[group] then return end
-  known[group] = true
-  groups[#groups + 1] = { name = group, foreign = foreign }
+local function add(group, delivered)
+  if not known[group] then
+    known[group] = { name = group }
+    groups[#groups + 1] = known[group]
+  end
+  known[group].delivered = delivered
 end
 for i = 8, #ARGV do add(ARGV[i]) end
 local listed = redis.pcall('XINFO', 'GROUPS', stream)
@@ -42,6 +44,27 @@ local function first_needed(group, delivered)
   return entry and entry[1]
 end
 
+-- Below this id no group that the store knows has anything left to do.
+local unread
+local function note_unread(group)
+  local pending = call('XPENDING', stream, group.name, '-', '+', 1)[1]
+  for _, id in ipairs({ group.delivered, pending and pending[1] }) do
+    if not unread or lower(id, unread) then unread = id end
+  end
+end
+
+-- The group that has an entry still before it though its frontier is past the sequence: another writer
+-- gave the sequence to a second entry.
+local function unsettled_twin(id)
+  if not unread or lower(id, unread) then return nil end
+  for _, group in ipairs(groups) do
+    if group.frontier and group.delivered and not group.leaves then
+      if call('XPENDING', stream, group.name, id, id, 1)[1] then return group.name end
+      if lower(group.delivered, id) and call('XRANGE', stream, id, id, 'COUNT', 1)[1] then return group.name end
+    end
+  end
+end
+
 local limit, holder = math.huge, ''
 local first_foreign, foreign
 for _, group in ipairs(groups) do
@@ -52,6 +75,7 @@ for _, group in ipairs(groups) do
     local kind, target = string.match(call('HGET', note, 'rewind:' .. p) or '', '^(%a+) (%d+)$')
     if kind == 'delete' then
       bound = math.huge
+      group.leaves = true
     elseif kind then
       bound = math.min(bound, tonumber(target))
     end
@@ -64,8 +88,9 @@ for _, group in ipairs(groups) do
       end
     end
     group.bound = bound
-  elseif group.foreign then
-    local id = first_needed(group.name, group.foreign)
+    if group.delivered and not force and not group.leaves then note_unread(group) end
+  elseif group.delivered then
+    local id = first_needed(group.name, group.delivered)
     if id and (not first_foreign or lower(id, first_foreign)) then first_foreign, foreign = id, group.name end
   end
   if group.bound and group.bound < limit then limit, holder = group.bound, group.name end
@@ -87,6 +112,8 @@ for i = 1, #rows, 2 do
   if not force then
     if sequence > limit then held, needed = holder, limit + 1 end
     if first_foreign and not stale and not lower(id, first_foreign) then held, needed = foreign, sequence end
+    local twin = needed == 0 and not stale and unsettled_twin(id)
+    if twin then held, needed = twin, sequence end
     if needed > 0 then break end
   end
   if not stale then over = over - 1 end
