@@ -195,3 +195,19 @@ async fn a_peer_replays_and_resets_our_group() {
         assert!(std::time::Instant::now() < deadline, "{p:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_a_peer_moves_back_over_a_lost_body_hands_out_the_rest() {
+    let bench = Bench::new(1).await;
+    bench.append(0, 6).await;
+    let held = bench.claim("ours", 2).await.leased;
+    // Of what we hold, one body is gone: it stands in our pending list, and is read no more.
+    let _: i64 = bench.raw(&format!("XDEL rheo:T:s:s:0 {}", held[0].lease.receipt));
+    let _: () = bench.raw("XGROUP SETID rheo:T:s:s:0 g 0");
+    let more = bench.claim("ours", 10).await.leased;
+    assert_eq!(crate::kit::sequences(&more), [3, 4, 5, 6]);
+    assert!(more.iter().all(|leased| leased.lease.attempt == 1));
+    assert_eq!(bench.ack(&more).await, [Settled::Done; 4]);
+    assert_eq!(bench.ack(&held).await, [Settled::Done; 2]);
+    assert_eq!(bench.lag().await, 0);
+}

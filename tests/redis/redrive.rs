@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use wasmill::backend::{Backend as _, ClaimRequest, PendingState, Redriven, Settled};
+use wasmill::backend::{
+    Backend as _, ClaimRequest, PendingState, Redriven, Rewind, RewindKind, Settled, rewind,
+};
 use wasmill::event::Leased;
 use wasmill::outcome::{Cause, Verdict};
 
@@ -179,6 +181,30 @@ async fn a_suspect_without_body_gets_its_claim() {
     assert_eq!((taken.len(), taken[0].lease.attempt, &taken[0].event), (1, 2, &dead[0].event));
     bench.ack(&taken).await;
     assert_settled(&bench).await;
+}
+
+#[tokio::test]
+async fn one_without_body_that_is_held_does_not_hide_what_a_replay_brings_to_its_holder() {
+    for kind in [RewindKind::Replay, RewindKind::Reset] {
+        for position in [0, 3] {
+            let (bench, _) = with_redriven(6, &[2]).await;
+            let held = bench.claim("a", 1).await.leased;
+            assert_eq!(sequences(&held), [2]);
+            let ids: Vec<String> = bench.raw("ZRANGE rheo:T:z:s:0 0 2");
+            for id in &ids {
+                let _: i64 = bench.raw(&format!("XDEL rheo:T:s:s:0 {id}"));
+            }
+            let _: i64 = bench.raw_with("ZREM rheo:T:z:s:0", &ids);
+            let to = Rewind { kind, to: [(0, position)].into() };
+            rewind(&bench.backend, &bench.group, &to).await.unwrap();
+            let again =
+                bench.sweep_until("a", if kind == RewindKind::Replay && position == 3 { 3 } else { 4 }).await;
+            assert!(again.iter().all(|leased| leased.lease.attempt == 1));
+            bench.ack(&again).await;
+            bench.ack(&held).await;
+            assert_settled(&bench).await;
+        }
+    }
 }
 
 /// Rejects an entry as Rheo does.

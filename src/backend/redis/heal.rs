@@ -81,7 +81,6 @@ impl Redis {
             self.keys.trimmed(stream),
         ]);
         call.arg(group.group.as_str()).arg(p).arg(self.keys.fences(group)).arg(HEALER);
-        call.arg(self.state_of(group).due_cursor(p));
         let answer = self.connection.script(call, Effect::Write).await;
         let mut answer = array(self.blame(answer, || self.typed_keys(group, &[p])).await?)?.into_iter();
         let mut next = || answer.next().unwrap_or(Value::Nil);
@@ -91,7 +90,6 @@ impl Redis {
             _ => return Err(self.missing(group).await),
         }
         let (now_ms, trimmed, lowest) = (count(next())?, count(next())?, text_or_empty(next())?);
-        self.state_of(group).set_due_cursor(p, text_or_empty(next())?);
         let (repairs, gaps) = (array(next())?, array(next())?);
         Ok(Some(Found {
             now_ms,

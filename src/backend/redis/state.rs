@@ -26,8 +26,6 @@ struct Partition {
     /// When the first parked entry's time comes, as far as we know; in the beginning we do not.
     due: Option<Instant>,
     cursors: Cursors,
-    /// Where the healing's walk over what is parked stands.
-    due_cursor: String,
 }
 
 /// Where the three walks of the sweep stand, see `lua/sweep.lua`.
@@ -46,7 +44,7 @@ impl Default for Cursors {
 
 impl Default for Partition {
     fn default() -> Self {
-        Self { due: Some(Instant::now()), cursors: Cursors::default(), due_cursor: "0".to_owned() }
+        Self { due: Some(Instant::now()), cursors: Cursors::default() }
     }
 }
 
@@ -100,14 +98,6 @@ impl GroupState {
 
     pub(super) fn set_fence_cursor(&self, cursor: String) {
         self.hints().fence_cursor = cursor;
-    }
-
-    pub(super) fn due_cursor(&self, partition: u32) -> String {
-        self.hints().partitions.entry(partition).or_default().due_cursor.clone()
-    }
-
-    pub(super) fn set_due_cursor(&self, partition: u32, cursor: String) {
-        self.hints().partitions.entry(partition).or_default().due_cursor = cursor;
     }
 
     pub(super) fn cursors(&self, partition: u32) -> Cursors {

@@ -1,16 +1,16 @@
 -- One bounded step of the search for damage behind the frontier of one partition.
 -- KEYS  gmeta, note, s, z, seq, done, due, suspect, redriven, trimmed
--- ARGV  group, partition, prefix of fences, consumer that entries are put under, cursor of a walk over `due`
+-- ARGV  group, partition, prefix of fences, consumer that entries are put under
 -- Reply {GROUP_NOT_FOUND} | {LOST} | {OK, now, sequence up to which the log was trimmed, the lowest id
---       that the group has not behind it, cursor, repairs, gaps}; repairs: kind, first and last sequence,
---       count of each; gaps: first and last sequence of each run that has neither an index row nor a mark
---       in `done`, and the id of the row behind it ('' = none)
+--       that the group has not behind it, repairs, gaps}; repairs: kind, first and last sequence, count
+--       of each; gaps: first and last sequence of each run that has neither an index row nor a mark in
+--       `done`, and the id of the row behind it ('' = none)
 local WINDOW = 200    -- index rows that are looked at
 local INVERSION = 1000 -- so far before a row another writer's later row can stand
 local BODIES = 100    -- entries that are looked for in the log
 local RUN = 2000      -- rows of a run that is gone which are passed at once
 local GAPS = 4
-local WAITING = 100   -- entries that wait for their time of which a look sees whether they still do
+local SAMPLE = 50     -- waiting entries that are looked at
 local call = redis.call
 local group, p, fences, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local gmeta, note, stream, index, seq, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -19,7 +19,7 @@ if call('HLEN', gmeta) == 0 then return { GROUP_NOT_FOUND } end
 local noted = call('HMGET', note, 'rewind:' .. p, 'since:' .. p, 'heirs:' .. p, p)
 local now = now_ms()
 local trimmed = tonumber(call('HGET', KEYS[10], p) or '0') or 0
-if noted[1] then return { OK, now, trimmed, '', ARGV[5], {}, {} } end
+if noted[1] then return { OK, now, trimmed, '', {}, {} } end
 local stands, wrong = last_delivered(stream, group)
 if wrong then return wrong end
 if not stands then return { LOST } end
@@ -66,6 +66,13 @@ end
 -- Members at or below the frontier say nothing any more.
 local last = call('ZRANGE', done, 4999, 4999)[1]
 call('ZREMRANGEBYSCORE', done, '-inf', int(last and math.min(tonumber(last), frontier) or frontier))
+
+-- What another writer took, or dropped in a replay or reset of its own, does not wait any more. Its row
+-- would keep a later lease of the entry from being looked at until that time.
+for _, id in ipairs(call('ZRANDMEMBER', due, SAMPLE)) do
+  local fence = call('HMGET', fences .. id, 'lease_id', 'partition')
+  if fence[2] ~= p or fence[1] ~= 'parked' and fence[1] ~= '' then call('ZREM', due, id) end
+end
 
 local window = call('ZRANGEBYSCORE', index, '(' .. int(frontier), int(high), 'WITHSCORES', 'LIMIT', 0, WINDOW)
 local rows = {}
@@ -226,12 +233,6 @@ if before and #window < 2 * WINDOW and high > before then gap(before + 1, high, 
 -- That the frontier follows what was mended here is no repair of its own.
 reached = advance(done, frontier)
 if reached > frontier then move(reached) end
--- What waits for a time, but was settled or taken over by another writer, which does not know of it.
-local waiting = call('ZSCAN', due, ARGV[5], 'COUNT', WAITING)
-for i = 1, #waiting[2], 2 do
-  local fence = fence_of(waiting[2][i])
-  if fence[4] ~= p or (fence[1] ~= 'parked' and fence[1] ~= '') then call('ZREM', due, waiting[2][i]) end
-end
 local pending = call('XPENDING', stream, group, '-', '+', 1)[1]
 local lowest = pending and lower(pending[1], stands) and pending[1] or stands
-return { OK, now, trimmed, lowest, waiting[1], repairs, gaps }
+return { OK, now, trimmed, lowest, repairs, gaps }

@@ -55,8 +55,17 @@ for k = 3, #KEYS, 6 do
   local function lease_one(id)
     local key = fences .. id
     if note[3] then return 'B' end -- a rewind is under way, and decides what becomes of it
-    if given > 0 and not call('XPENDING', stream, group, id, id, 1, consumer)[1] then
-      return 'B' -- taken by a sweep in the meantime
+    if given > 0 then
+      if not call('XPENDING', stream, group, id, id, 1, consumer)[1] then
+        return 'B' -- taken by a sweep in the meantime
+      end
+      -- Leased in the transaction, where more stood behind the note than was read: what this consumer
+      -- holds of a group that was moved back, and that has no body.
+      local own = call('HMGET', key, 'lease_id', 'attempt')
+      if own[1] == lease then
+        for _, part in ipairs({ own[2], '', '' }) do extra[#extra + 1] = part end
+        return 'L'
+      end
     end
     if recheck then
       local old, sequence = settled(stream, index, done, KEYS[k + 5], frontier, id)

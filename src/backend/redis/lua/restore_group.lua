@@ -4,7 +4,7 @@
 -- KEYS  gmeta, note, then for each partition: s, z, done, seq, redriven
 -- ARGV  group, consumer that redriven events are put under, then the partitions
 -- Reply number of partitions restored, or -1 where there is no metadata
-local REDRIVEN = 1000 -- redriven events that are put back: the rest is found by its record alone
+local room = 200 -- redriven events that are put back: the rest is found by its record alone
 local group = ARGV[1]
 if redis.call('HLEN', KEYS[1]) == 0 then return -1 end
 
@@ -25,11 +25,13 @@ for i = 3, #ARGV do
       vouch(stream, group, p, start, false))
     -- A redriven event keeps its record, its fence and its place in `due`; another writer finds it
     -- only in the pending list.
-    local redriven = redis.call('ZRANGE', KEYS[k + 4], 0, REDRIVEN - 1)
-    if #redriven > 0 then
-      for _, option in ipairs({ 'RETRYCOUNT', '0', 'FORCE', 'JUSTID' }) do redriven[#redriven + 1] = option end
-      redis.call('XCLAIM', stream, group, ARGV[2], 0, unpack(redriven))
+    local redriven = room > 0 and redis.call('ZRANGE', KEYS[k + 4], 0, room - 1) or {}
+    for _, id in ipairs(redriven) do
+      if redis.call('XRANGE', stream, id, id)[1] then
+        redis.call('XCLAIM', stream, group, ARGV[2], 0, id, 'RETRYCOUNT', '0', 'FORCE', 'JUSTID')
+      end
     end
+    room = room - #redriven
     restored = restored + 1
   end
 end

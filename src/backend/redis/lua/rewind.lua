@@ -20,10 +20,14 @@ local pending_from, record_from, fence_from = string.match(noted[2] or '', '^(%S
 local at = { fences = fences, partition = p, now = now_ms(), due = due, suspects = suspects }
 local records = redis.call('ZCARD', redriven)
 
+local function in_log(id)
+  return redis.call('XRANGE', stream, id, id)[1] ~= nil
+end
+
 -- Whether a redriven event stays one: where it lies at or below the target, and where the log has it no
 -- more and only its record can bring it. A deletion keeps nothing.
 local function stays(id, sequence)
-  return kind ~= 'delete' and (sequence <= target or not redis.call('XRANGE', stream, id, id)[1])
+  return kind ~= 'delete' and (sequence <= target or not in_log(id))
 end
 
 local function kept_record(id)
@@ -49,15 +53,20 @@ local function drop_pending()
   if not pending_from then
     pending_from = kind == 'replay' and '(' .. start_of(stream, index, target) or '-'
   end
-  local rows = redis.pcall('XPENDING', stream, group, pending_from, '+', PENDING)
+  -- With records among them each costs a look at the log.
+  local limit = records > 0 and RECORDS or PENDING
+  local rows = redis.pcall('XPENDING', stream, group, pending_from, '+', limit)
   if rows.err then
     if string.find(rows.err, 'NOGROUP', 1, true) then return 0, false, true end
     return 0, false, false, rows
   end
-  local ids = {}
+  local ids, bodiless = {}, {}
   for _, row in ipairs(rows) do
     local id, keep = row[1], kept_record(row[1])
-    if kind == 'replay' and not keep then
+    if keep then
+      -- A claim takes what is pending behind the place that the group is moved to for what it has read.
+      if not in_log(id) then bodiless[#bodiless + 1] = id end
+    elseif kind == 'replay' then
       local sequence = sequence_of(stream, index, id)
       keep = sequence and sequence <= target
     end
@@ -65,8 +74,9 @@ local function drop_pending()
   end
   if #rows > 0 then pending_from = '(' .. rows[#rows][1] end
   if #ids > 0 then redis.call('XACK', stream, group, unpack(ids)) end
+  if #bodiless > 0 then redis.call('XACK', stream, group, unpack(bodiless)) end
   drop(ids)
-  return #ids, #rows == PENDING, false
+  return #ids, #rows == limit, false
 end
 
 -- What stays waits, its attempts afresh; only a replay leaves alone what is at or below its target.
