@@ -135,6 +135,31 @@ async fn a_parked_entry_that_lost_its_place_keeps_its_time() {
 }
 
 #[tokio::test]
+async fn what_another_settled_while_it_was_parked_waits_no_more() {
+    let bench = Bench::new(1).await;
+    bench.append(0, 1500).await;
+    let leased = bench.claim("a", 1000).await.leased;
+    for some in leased.chunks(250) {
+        bench.settle(some, |_| retry(LONG)).await.unwrap();
+    }
+    let parked = async || bench.backend.group_info(&bench.group).await.unwrap().partitions[0].parked;
+    assert_eq!(parked().await, 1000);
+    let ids: Vec<String> = leased[..100].iter().map(|l| l.lease.receipt.to_string()).collect();
+    bench.ack_half(&ids);
+    let _: i64 =
+        bench.raw_with("ZADD rheo:T:done:s:g:0", &(1..=100).flat_map(|n| [n, n]).collect::<Vec<u64>>());
+    let deadline = Instant::now() + PATIENCE;
+    while parked().await != 900 {
+        bench.backend.heal(&bench.group, 0).await.unwrap();
+        assert!(Instant::now() < deadline, "{} wait", parked().await);
+    }
+    for _ in 0..30 {
+        bench.backend.heal(&bench.group, 0).await.unwrap();
+    }
+    assert_eq!(parked().await, 900, "what waits goes on to wait");
+}
+
+#[tokio::test]
 async fn what_died_between_losing_its_body_and_its_dead_letter_gets_one() {
     let bench = Bench::new(1).await;
     bench.append(0, 2).await;
