@@ -1,5 +1,5 @@
 //! Fifty reloads under load: what they cost the events that are handled meanwhile. `cargo bench --bench
-//! reload` prints the figures of docs/performance.md; it runs the program on an embedded store.
+//! reload` prints the figures of docs/reload.md; it runs the program on an embedded store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark fails by panicking")]
 
