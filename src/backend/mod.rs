@@ -476,7 +476,7 @@ pub trait Backend: Send + Sync + 'static {
     /// its stream and every write in its bucket, or nothing of that happened. Before the first write
     /// everything is checked that can fail; an item that does not pass changes nothing
     /// ([`Settled::Conflict`], [`Settled::Refused`]), and its neighbours are not affected. An item
-    /// sees what the items before it wrote.
+    /// sees what the items of its partition before it wrote.
     ///
     /// # Errors
     /// [`Error::StreamNotFound`], [`Error::GroupNotFound`], [`Error::BatchTooLarge`].
@@ -573,10 +573,8 @@ pub trait Backend: Send + Sync + 'static {
     /// [`Error::BatchTooLarge`].
     async fn state(&self, bucket: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>>;
 
-    /// A page of the keys of a bucket, from `cursor` on.
-    ///
-    /// # Errors
-    /// [`Error::CursorNotFound`] for a cursor that no page gave.
+    /// A page of the keys of a bucket, from `cursor` on. A page can be empty and not the last one. A
+    /// cursor that no page gave is no error; what it gives is not said.
     async fn state_keys(&self, bucket: &Bucket, cursor: Option<u64>) -> Result<StateKeys>;
 
     /// Returns once the group may have something to claim in one of the partitions (a new event,

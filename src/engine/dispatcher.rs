@@ -245,7 +245,7 @@ impl Dispatcher {
             && !busy
         {
             match idle.look(&self.backend, &self.pipeline, &self.counts).await {
-                Ok(Step::Done) => self.seat.idle(),
+                Ok(Step::Done) => self.seat.idle(&stirred),
                 Ok(Step::LookAgain) => {
                     self.sweep_at = Instant::now();
                     return Ok(());
@@ -263,7 +263,7 @@ impl Dispatcher {
             () = self.stop.cancelled() => return Ok(()),
             // A run that is to end when idle ends with the last settlement, which wakes no wait.
             () = self.permits.until(|held| held == 0), if busy && self.idle.is_some() => return Ok(()),
-            () = stirred, if self.idle.is_some() => return Ok(()),
+            () = stirred.wait(), if self.idle.is_some() => return Ok(()),
             waited = self.backend.wait(&self.pipeline.group, &self.pipeline.partitions, timeout) => waited,
         };
         if let Err(error) = waited {

@@ -58,6 +58,8 @@ pub(super) struct Board {
 #[derive(Debug, Default)]
 struct Seats {
     next: u64,
+    /// How often someone has stirred.
+    stirs: u64,
     idle: BTreeMap<u64, bool>,
 }
 
@@ -100,22 +102,41 @@ impl Seat {
     }
 
     /// Waits until someone stirs, from the call on.
-    pub(super) fn stirred(&self) -> OwnedNotified {
-        Arc::clone(&self.board.stirred).notified_owned()
+    pub(super) fn stirred(&self) -> Stirred {
+        let seen = self.board.seats().stirs;
+        Stirred { seen, notified: Arc::clone(&self.board.stirred).notified_owned() }
     }
 
     pub(super) fn busy(&self) {
-        self.set(false);
+        self.set(&mut self.board.seats(), false);
     }
 
-    pub(super) fn idle(&self) {
-        self.set(true);
+    /// Nothing was left when this one looked, which was after `before`. Should someone have stirred
+    /// since, it has to look again first.
+    pub(super) fn idle(&self, before: &Stirred) {
+        let mut seats = self.board.seats();
+        if seats.stirs == before.seen {
+            self.set(&mut seats, true);
+        }
     }
 
-    fn set(&self, idle: bool) {
-        if self.board.seats().idle.insert(self.number, idle) != Some(idle) {
+    fn set(&self, seats: &mut Seats, idle: bool) {
+        if seats.idle.insert(self.number, idle) != Some(idle) {
             self.board.changed.notify_one();
         }
+    }
+}
+
+/// A wait for the next one who stirs.
+#[derive(Debug)]
+pub(super) struct Stirred {
+    seen: u64,
+    notified: OwnedNotified,
+}
+
+impl Stirred {
+    pub(super) async fn wait(self) {
+        self.notified.await;
     }
 }
 
@@ -126,7 +147,10 @@ pub(super) struct Stirrer(Arc<Board>);
 impl Stirrer {
     /// There may be new work for any pipeline: none is idle until it has looked again.
     pub(super) fn stir(&self) {
-        self.0.seats().idle.values_mut().for_each(|idle| *idle = false);
+        let mut seats = self.0.seats();
+        seats.stirs += 1;
+        seats.idle.values_mut().for_each(|idle| *idle = false);
+        drop(seats);
         self.0.stirred.notify_waiters();
     }
 }
@@ -351,7 +375,7 @@ mod tests {
     async fn the_board_waits_for_the_last_pipeline() {
         let board = Arc::new(Board::default());
         let (first, second) = (board.seat(), board.seat());
-        first.idle();
+        first.idle(&first.stirred());
         let all = tokio::spawn({
             let board = Arc::clone(&board);
             async move { board.all_idle().await }
@@ -359,10 +383,25 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!all.is_finished());
         first.busy();
-        second.idle();
+        second.idle(&second.stirred());
         tokio::task::yield_now().await;
         assert!(!all.is_finished());
         drop(first);
         all.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_looked_before_another_stirred_looks_again() {
+        let board = Arc::new(Board::default());
+        let (reader, writer) = (board.seat(), board.seat());
+        let before = reader.stirred();
+        // Between the reader's look and what it says of it, the writer appends and ends.
+        writer.stirrer().stir();
+        writer.idle(&writer.stirred());
+        reader.idle(&before);
+        before.wait().await;
+        assert!(board.seats().idle.values().any(|idle| !*idle));
+        reader.idle(&reader.stirred());
+        board.all_idle().await;
     }
 }

@@ -173,6 +173,10 @@ impl Settler {
     /// Nothing more can be written about this attempt.
     fn give_up(&self, held: &Held, doubtful: bool) {
         held.leases.forget(held.ticket);
+        if doubtful {
+            // It may have been written, with events that it appends.
+            self.stir.stir();
+        }
         let counter = if doubtful { &self.counts.unknown } else { &self.counts.stale };
         counter.fetch_add(1, Ordering::Relaxed);
         telemetry::not_settled(&held.span, doubtful);

@@ -12,6 +12,9 @@ use crate::grants::Grants;
 use crate::outcome::{Effects, StagedEvent};
 use crate::state::{Bucket, KEY_BYTES_MAX, StateKeys, StateRead, StateValue, StateWrite, VALUE_BYTES_MAX};
 
+/// Keys that are read at a time: each can have a megabyte, and the limit is looked at in between.
+const READ_KEYS_MAX: usize = 32;
+
 /// Where a call's state is read from.
 #[async_trait]
 pub trait StateSource: Send + Sync + 'static {
@@ -158,12 +161,14 @@ impl Staging {
         let source =
             source.ok_or_else(|| Refused::Denied("there is no state outside of a call".to_owned()))?;
         self.room_for(keys.len())?;
-        let values = source.get(bucket, &keys).await.map_err(Refused::Store)?;
-        for (key, value) in keys.into_iter().zip(values) {
-            let (version, value) = value.map_or((0, None), |value| (value.version, Some(value.bytes)));
-            self.grow(key.len() + value.as_ref().map_or(0, Vec::len))?;
-            let cell = Cell { read: Some(version), written: false, value };
-            self.cells.insert((bucket.clone(), key), cell);
+        for keys in keys.chunks(READ_KEYS_MAX) {
+            let values = source.get(bucket, keys).await.map_err(Refused::Store)?;
+            for (key, value) in keys.iter().zip(values) {
+                let (version, value) = value.map_or((0, None), |value| (value.version, Some(value.bytes)));
+                self.grow(key.len() + value.as_ref().map_or(0, Vec::len))?;
+                let cell = Cell { read: Some(version), written: false, value };
+                self.cells.insert((bucket.clone(), key.clone()), cell);
+            }
         }
         Ok(())
     }

@@ -151,6 +151,37 @@ pub async fn continue_the_log(store: &dyn Store) -> Result<()> {
     audit.ensure_drained().await
 }
 
+/// Without a partition the key decides, as for any append, and the order of the calls holds across streams.
+pub async fn are_routed_as_appends_are(store: &dyn Store) -> Result<()> {
+    let scene = scene(store, 1, 1).await?;
+    let same = name("same")?;
+    scene.backend.create_stream(&same, 2).await?;
+    let keys = [Some("a"), Some("b"), Some(""), Some("c"), None, Some("a"), Some("d"), None];
+    let events = keys.iter().enumerate().map(|(n, key)| {
+        Ok(NewEvent { key: key.map(str::to_owned), event_type: Some("t".to_owned()), ..numbered(n)? })
+    });
+    let events = events.collect::<Result<Vec<_>>>()?;
+    scene.backend.append(&same, &events).await?;
+    let held = scene.claim_one("a", LONG).await?;
+    let mut appends = Vec::new();
+    for event in events {
+        appends.push(staged(AUDIT, event)?);
+        // Something for another stream in between.
+        appends.push(staged(scene.group.stream.as_str(), numbered(9)?)?);
+    }
+    scene.done(&held.lease, effects(appends, vec![], vec![])).await?;
+    for partition in 0..2 {
+        let what = |events: Vec<Event>| {
+            events.into_iter().map(|e| (e.sequence, e.key, e.event_type, e.payload)).collect::<Vec<_>>()
+        };
+        let appended = what(scene.backend.read(&same, partition, 0, 100).await?);
+        ensure!(!appended.is_empty(), "the keys reach both partitions");
+        ensure_eq("derived events stand as appended ones", what(scene.audit(partition).await?), appended)?;
+    }
+    let info = scene.partition(0).await?;
+    ensure_eq("those for the event's own stream too", (info.frontier, info.high_watermark), (1, 9))
+}
+
 /// Whatever is no ack, and whoever holds no lease, has no effects.
 pub async fn need_an_ack_under_a_lease(store: &dyn Store) -> Result<()> {
     let scene = scene(store, 1, 2).await?;

@@ -331,6 +331,7 @@ macro_rules! conformance_promises {
             effects {
                 appear_with_the_ack
                 continue_the_log
+                are_routed_as_appends_are
                 need_an_ack_under_a_lease
                 respect_who_took_over
                 conflict_with_what_was_overtaken

@@ -8,7 +8,8 @@ use super::Store;
 use super::kit::{LONG, SHORT, Scene, Take, ack, ensure_eq, ensure_none, places, retry, sequences};
 use crate::backend::{PendingState, Settled};
 use crate::event::Leased;
-use crate::outcome::{Cause, Verdict};
+use crate::outcome::{Cause, Effects, Verdict};
+use crate::state::{Bucket, StateWrite};
 
 /// A stream whose first `count` events have let one lease run out, with a cap of two.
 async fn with_suspects(store: &dyn Store, count: usize, events: usize) -> Result<(Scene, Vec<Leased>)> {
@@ -134,11 +135,14 @@ pub async fn need_an_expiry_just_before(store: &dyn Store) -> Result<()> {
 
 /// Until a suspect is taken, its old holder settles or renews it as ever.
 pub async fn still_settle_for_their_holder(store: &dyn Store) -> Result<()> {
-    let (scene, dying) = with_suspects(store, 2, 2).await?;
+    let (scene, dying) = with_suspects(store, 3, 3).await?;
     scene.until_suspects("a").await?;
-    let [first, second] = &dying[..] else { anyhow::bail!("two leases ran out: found {dying:?}") };
+    let [first, second, third] = &dying[..] else { anyhow::bail!("three leases ran out: found {dying:?}") };
     ensure_eq("renewal of a suspect", scene.renew(&first.lease, LONG).await?, Settled::Done)?;
     scene.done(&second.lease, ack()).await?;
+    let write = StateWrite { bucket: Bucket::own("p", "b")?, key: "k".to_owned(), value: Some(vec![1]) };
+    let effects = Effects { writes: vec![write], ..Effects::default() };
+    scene.done(&third.lease, Verdict::Ack(effects)).await?;
     let after = scene.take(Take::by("a").sweep()).await?;
     ensure!(!after.suspects, "a suspect that was renewed or settled is reported no longer");
     let none = scene.take(Take::by("a").alone()).await?;

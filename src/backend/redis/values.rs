@@ -9,17 +9,23 @@ use super::connection::Effect;
 use super::reply::{array, bytes, checked, text_or_empty, unexpected};
 use super::scripts::Script;
 use super::settle::{add_lease, split};
-use crate::backend::{Error, Refusal, Result, STATE_KEYS_MAX, Settled};
+use crate::backend::{Error, ErrorClass, Refusal, Result, STATE_KEYS_MAX, Settled};
 use crate::event::{GroupKey, Name, random_id};
-use crate::outcome::{Effects, Settlement, Verdict};
+use crate::outcome::{Effects, Settlement, StagedEvent, Verdict};
 use crate::routing::partition_for_key;
 use crate::state::{Bucket, StateKeys, StateValue};
 
-/// Keys that a step of the walk over a bucket visits, as a hint to the server.
-const KEYS_STEP: usize = 500;
+/// Keys that a step of the walk over a bucket visits, as a hint to the server. Their values come
+/// along, and each can have a megabyte.
+const KEYS_STEP: usize = 50;
 
 /// How often an item is sent again because a stream turned out to have other partitions.
 const ROUTES_MAX: usize = 2;
+
+/// What a command costs the server, as if it were so many bytes: a call of a megabyte is to stay short
+/// also where it consists of many small things.
+const APPEND_WEIGHT: usize = 1024;
+const STATE_WEIGHT: usize = 128;
 
 /// What is committed with a verdict.
 pub(super) fn effects(verdict: &Verdict) -> Option<&Effects> {
@@ -75,10 +81,11 @@ impl Redis {
         let mut settled = vec![Settled::Stale; items.len()];
         let mut left: Vec<usize> = (0..items.len()).collect();
         // Once more for those whose target streams have changed under us.
-        for _ in 0..ROUTES_MAX {
-            let (ready, routes) = self.routed(items, &left, &mut settled).await?;
+        for round in 0..ROUTES_MAX {
+            let answers = self.commit_round(group, items, &left, &mut settled).await;
+            let answers = answers.map_err(|error| if round > 0 { partly(error) } else { error })?;
             left.clear();
-            for (place, answer) in self.commit_ready(group, items, &ready, &routes).await? {
+            for (place, answer) in answers {
                 match answer {
                     Some(answer) => settled[place] = answer,
                     None => {
@@ -94,6 +101,19 @@ impl Redis {
         Ok(settled)
     }
 
+    /// Sends those of the items that can be; `None` for one whose streams have other partitions than was
+    /// thought.
+    async fn commit_round(
+        &self,
+        group: &GroupKey,
+        items: &[&Settlement],
+        places: &[usize],
+        settled: &mut [Settled],
+    ) -> Result<Vec<(usize, Option<Settled>)>> {
+        let (ready, routes) = self.routed(items, places, settled).await?;
+        self.commit_ready(group, items, &ready, &routes).await
+    }
+
     /// Which of the items can be sent, and how many partitions their streams have. What cannot be is
     /// refused here.
     async fn routed(
@@ -107,24 +127,7 @@ impl Redis {
             let Some(effects) = effects(&items[place].verdict) else { continue };
             let mut refused = None;
             for staged in &effects.appends {
-                if !routes.contains_key(&staged.stream) {
-                    match self.partitions_of(&staged.stream).await {
-                        Ok(partitions) => {
-                            routes.insert(staged.stream.clone(), partitions);
-                        }
-                        Err(Error::StreamNotFound(_)) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                refused = match routes.get(&staged.stream) {
-                    None => Some(Refusal::StreamNotFound),
-                    Some(count) if staged.event.partition.is_some_and(|p| p >= *count) => {
-                        // It may have more by now.
-                        self.forget(&staged.stream);
-                        Some(Refusal::PartitionNotFound)
-                    }
-                    Some(_) => staged.event.check(self.event_bytes_max).err().map(|_| Refusal::EventTooLarge),
-                };
+                refused = self.route(staged, &mut routes).await?;
                 if refused.is_some() {
                     break;
                 }
@@ -137,7 +140,36 @@ impl Redis {
         Ok((ready, routes))
     }
 
-    /// Sends the items; `None` for one whose streams have other partitions than was thought.
+    /// Why this event cannot be appended, as far as that is known here. Learns of its stream.
+    async fn route(&self, staged: &StagedEvent, routes: &mut HashMap<Name, u32>) -> Result<Option<Refusal>> {
+        let StagedEvent { stream, event } = staged;
+        if event.check(self.event_bytes_max).is_err() {
+            return Ok(Some(Refusal::EventTooLarge));
+        }
+        let fits = |partitions: u32| event.partition.is_none_or(|p| p < partitions);
+        match routes.get(stream) {
+            Some(partitions) if fits(*partitions) => return Ok(None),
+            // It may have more by now.
+            Some(_) => self.forget(stream),
+            None => {}
+        }
+        for _ in 0..2 {
+            match self.partitions_of(stream).await {
+                Ok(partitions) => {
+                    routes.insert(stream.clone(), partitions);
+                    if fits(partitions) {
+                        return Ok(None);
+                    }
+                    self.forget(stream);
+                }
+                Err(Error::StreamNotFound(_)) => return Ok(Some(Refusal::StreamNotFound)),
+                Err(Error::WrongType { .. }) => return Ok(Some(Refusal::WrongType)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(Refusal::PartitionNotFound))
+    }
+
     async fn commit_ready(
         &self,
         group: &GroupKey,
@@ -146,8 +178,7 @@ impl Redis {
         routes: &HashMap<Name, u32>,
     ) -> Result<Vec<(usize, Option<Settled>)>> {
         let own = self.partitions_of(&group.stream).await?;
-        let bytes = |item: &Settlement| effects(&item.verdict).map_or(0, Effects::bytes);
-        let parts = split(ready.iter().map(|&place| (items[place].lease.partition, bytes(items[place]))));
+        let parts = split(ready.iter().map(|&place| (items[place].lease.partition, weight(items[place]))));
         let calls = parts.iter().map(|(p, places)| {
             let mut call = self.commit_call(group, *p);
             for &at in places {
@@ -160,15 +191,12 @@ impl Redis {
             return Ok(Vec::new());
         }
         let mut answers = Vec::with_capacity(ready.len());
-        let mut written = false;
-        for ((p, places), value) in parts.iter().zip(self.connection.scripts(calls, Effect::Write).await?) {
+        let values = self.connection.scripts(calls, Effect::Write).await?;
+        let written = values.iter().any(|value| !matches!(value, Value::ServerError(_)));
+        for ((p, places), value) in parts.iter().zip(values) {
             let letters = self.blame(checked(value), || self.typed_keys(group, &[*p])).await;
-            // Where another part's items are written, it is not true that nothing was.
-            let letters = text_or_empty(letters.map_err(|error| match error {
-                error if written => Error::Ambiguous(error.to_string()),
-                error => error,
-            })?)?;
-            written = true;
+            let letters = letters.map_err(|error| if written { partly(error) } else { error })?;
+            let letters = text_or_empty(letters)?;
             if letters.is_empty() {
                 return Err(self.missing(group).await);
             }
@@ -220,6 +248,22 @@ impl Redis {
         call.arg(group.group.as_str()).arg(p).arg(self.keys.fences(group)).arg(self.keys.prefix());
         call
     }
+}
+
+/// The error of a part, where other parts' items are written: so it is not true that nothing was.
+fn partly(error: Error) -> Error {
+    match error.class() {
+        ErrorClass::Retry => Error::Ambiguous(error.to_string()),
+        _ => error,
+    }
+}
+
+fn weight(item: &Settlement) -> usize {
+    effects(&item.verdict).map_or(0, |effects| {
+        effects.bytes()
+            + APPEND_WEIGHT * effects.appends.len()
+            + STATE_WEIGHT * (effects.reads.len() + effects.writes.len())
+    })
 }
 
 /// One item of `commit.lua`.

@@ -12,6 +12,7 @@ struct Shelf {
 #[async_trait]
 impl StateSource for Shelf {
     async fn get(&self, _: &Bucket, keys: &[String]) -> Result<Vec<Option<StateValue>>, String> {
+        assert!(keys.len() <= READ_KEYS_MAX, "{} keys at a time", keys.len());
         self.asked.lock().unwrap().extend(keys.iter().cloned());
         Ok(keys.iter().map(|key| self.values.get(key).cloned()).collect())
     }
@@ -112,6 +113,25 @@ async fn limits_and_grants_are_named_and_what_was_staged_before_stays() {
     }
     let effects = staging.take();
     assert_eq!((effects.appends.len(), effects.writes.len()), (2, 3));
+}
+
+#[tokio::test]
+async fn many_keys_are_read_in_parts_and_only_as_far_as_they_may() {
+    let keys: Vec<String> = (0..100).map(|n| format!("k{n:02}")).collect();
+    let values: Vec<_> = keys.iter().map(|key| (key.as_str(), 1, "value")).collect();
+    let (mut staging, shelf) = staging(&values);
+    let bucket = staging.bucket("default").unwrap();
+    staging.limits = EffectLimits { state_keys_max: 100, state_bytes_max: 800, ..limits() };
+    let read = staging.get(&bucket, keys.clone()).await.unwrap();
+    assert_eq!(read, vec![Some(b"value".to_vec()); 100]);
+    assert_eq!(*shelf.asked.lock().unwrap(), keys);
+
+    staging.take();
+    staging.begin("p", Some(Arc::clone(&shelf) as Arc<dyn StateSource>));
+    staging.limits.state_bytes_max = 80;
+    let large = staging.get(&bucket, keys).await;
+    assert!(matches!(large, Err(Refused::Limit(text)) if text.contains("max_state")));
+    assert_eq!(shelf.asked.lock().unwrap().len(), 100 + READ_KEYS_MAX);
 }
 
 #[tokio::test]

@@ -13,12 +13,12 @@ if tonumber(count) ~= partitions then return { CHANGED } end
 -- First everything that can fail: a script is not rolled back. ZCARD and XLEN refuse another type.
 local sections, at = {}, 2
 for i = 1, (#KEYS - 1) / 3 do
-  local seq = redis.call('GET', KEYS[3 * i - 1]) or '0'
-  if not string.match(seq, '^%d+$') or tonumber(seq) > 9007199254740991 - 10000 then return { NOT_A_NUMBER, i } end
+  local base = count_of(redis.call('GET', KEYS[3 * i - 1]), partitions)
+  if not base then return { NOT_A_NUMBER, i } end
   redis.call('ZCARD', KEYS[3 * i])
   redis.call('XLEN', KEYS[3 * i + 1])
   local events = tonumber(ARGV[at + 1])
-  sections[i] = { partition = ARGV[at], events = events, first = at + 2, base = tonumber(seq) }
+  sections[i] = { partition = ARGV[at], events = events, first = at + 2, base = base }
   at = at + 2 + WIDTH * events
 end
 
@@ -36,8 +36,9 @@ for s, section in ipairs(sections) do
     local entry = format('%d-%d', ms, low)
     if k == 1 then
       local added = add(redis.pcall, stream, entry, sequence, partition, i, now)
-      if added.err and string.find(added.err, 'equal or smaller', 1, true) then
-        ms = ms_above(stream, low)
+      local above = added.err and string.find(added.err, 'equal or smaller', 1, true) and ms_above(stream, low)
+      if above then
+        ms = above
         entry = format('%d-%d', ms, low)
         added = add(redis.pcall, stream, entry, sequence, partition, i, now)
       end

@@ -17,6 +17,15 @@ if not frontier and call('HLEN', gmeta) == 0 then return '' end
 local rewound = rewinding(KEYS[6], p)
 local at = { gmeta = gmeta, done = done, partition = p, frontier = tonumber(frontier or '0') or 0,
   above = call('ZCARD', done), rewound = rewound }
+-- Another type under our keys is refused here, before the first write.
+call('XLEN', stream)
+call('ZCARD', index)
+-- Both are empty nearly always: one question for the two.
+local suspected, recorded = false, false
+if call('EXISTS', suspects, redriven) > 0 then
+  suspected, recorded = call('ZCARD', suspects) > 0, call('ZCARD', redriven) > 0
+  if recorded then call('HLEN', copies) end
+end
 local held = { stream = stream, index = index, fences = fences, partition = p }
 local now = now_ms()
 
@@ -49,6 +58,17 @@ local function target_of(name, partition)
   return target
 end
 
+-- The first millisecond that a target's next entry can have; nil where there is none.
+local function ms_of(target, low)
+  if types[target.stream] == 'none' then return now end
+  local above = ms_above(target.stream, low)
+  return above and math.max(above, now)
+end
+
+local function low_of(target, partitions, partition)
+  return int((target.last + 1) * tonumber(partitions) + tonumber(partition))
+end
+
 -- Everything that can fail, before the item's first write; nil where it may go.
 local function refusal(i, reads, writes, events)
   for _ = 1, reads do
@@ -57,12 +77,13 @@ local function refusal(i, reads, writes, events)
     i = i + 3
   end
   if writes > 0 then
-    if not is(versions, 'string') or not string.match(call('GET', versions) or '0', '^%d+$') then return 'w' end
+    if not is(versions, 'string') or not count_of(call('GET', versions), 1) then return 'w' end
   end
   for _ = 1, writes do
     if not is(prefix .. 'state:' .. argv[i], 'hash') then return 'w' end
     i = i + 4
   end
+  local first
   for _ = 1, events do
     local meta = prefix .. 'meta:' .. argv[i]
     if not is(meta, 'hash') then return 'w' end
@@ -72,32 +93,39 @@ local function refusal(i, reads, writes, events)
     local target = target_of(argv[i], argv[i + 2])
     if not (is(target.seq, 'string') and is(target.index, 'zset') and is(target.stream, 'stream')) then return 'w' end
     if not target.last then
-      local last = call('GET', target.seq) or '0'
-      if not string.match(last, '^%d+$') or tonumber(last) > 9007199254740991 - 10000 then return 'w' end
-      target.last = tonumber(last)
+      target.last = count_of(call('GET', target.seq), tonumber(count))
+      if not target.last then return 'w' end
+    end
+    -- Should the item's first entry be refused, nothing is written yet: only where others go is asked.
+    first = first or target
+    if target ~= first and not target.ms then
+      target.ms = ms_of(target, low_of(target, count, argv[i + 2]))
+      if not target.ms then return 'w' end
     end
     i = i + 10
   end
   return nil
 end
 
--- Appends one event. The first command of an item is one that a full store refuses.
+-- Appends one event; a letter or an error where that is refused, which can be at an item's first one
+-- only. Its command is one that a full store refuses.
 local function append(i)
-  local name, partitions, partition = argv[i], tonumber(argv[i + 1]), argv[i + 2]
+  local name, partition = argv[i], argv[i + 2]
   local target = target_of(name, partition)
   local sequence = target.last + 1
-  local low = int(sequence * partitions + tonumber(partition))
+  local low = low_of(target, argv[i + 1], partition)
   local entry = int(target.ms or now) .. '-' .. low
   local added = add(redis.pcall, target.stream, entry, int(sequence), partition, i + 3, now)
-  if added.err and string.find(added.err, 'equal or smaller', 1, true) then
-    target.ms = ms_above(target.stream, low)
+  if added.err and not target.ms and string.find(added.err, 'equal or smaller', 1, true) then
+    target.ms = ms_of(target, low)
+    if not target.ms then return 'w' end
     entry = int(target.ms) .. '-' .. low
     added = add(redis.pcall, target.stream, entry, int(sequence), partition, i + 3, now)
   end
   if added.err then return added end
   call('ZADD', target.index, int(sequence), entry)
   call('SET', target.seq, int(sequence))
-  target.last = sequence
+  target.last, target.ms = sequence, target.ms or now
   types[target.seq], types[target.index], types[target.stream] = 'string', 'zset', 'stream'
   return nil
 end
@@ -126,10 +154,8 @@ local function commit(i, receipt, sequence, reads, writes, events)
   end
   call('XACK', stream, group, receipt)
   call('DEL', fences .. receipt)
-  if call('EXISTS', suspects, redriven) > 0 then
-    call('ZREM', suspects, receipt)
-    if call('ZREM', redriven, receipt) > 0 then call('HDEL', copies, receipt) end
-  end
+  if suspected then call('ZREM', suspects, receipt) end
+  if recorded and call('ZREM', redriven, receipt) > 0 then call('HDEL', copies, receipt) end
   if sequence == '0' then sequence = call('ZSCORE', index, receipt) end
   if sequence then
     at.frontier = finish(at, { tonumber(sequence) })
@@ -149,11 +175,13 @@ while i <= #argv do
   if answer == 'd' then answer = refusal(i + 7, reads, writes, events) or 'd' end
   if answer == 'd' then
     local failed = commit(i + 7, receipt, sequence, reads, writes, events)
-    if failed then
+    if failed == 'w' then
+      answer = 'w'
+    elseif failed then
       if not wrote then return failed end
       answer = 'e'
     end
-    wrote = true
+    wrote = wrote or answer == 'd'
   end
   answers[#answers + 1] = answer
   i = i + 7 + 3 * reads + 4 * writes + 10 * events

@@ -1,13 +1,23 @@
 -- Shared: how one event is added to a partition's log.
 
--- The first millisecond in which an id with this low part is above the last id. Asked for only when
--- needed: the reply holds two whole entries.
+-- The number that a counter's text tells; nil where it is none, or so large that a batch of events
+-- would bring the low part of an entry id beyond what a double holds exactly.
+local function count_of(text, partitions)
+  local number = tonumber(text or '0')
+  if not number or int(number) ~= (text or '0') then return nil end
+  if number < 0 or number > 9007199254740991 / partitions - 10000 then return nil end
+  return number
+end
+
+-- The first millisecond in which an id with this low part is above the last id; nil where there is
+-- none that a double holds exactly. Asked for only when needed: the reply holds two whole entries.
 local function ms_above(stream, low)
   local info = redis.call('XINFO', 'STREAM', stream)
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
       local last_ms, last_low = string.match(info[i + 1], '^(%d+)-(%d+)$')
-      return tonumber(low) > tonumber(last_low) and tonumber(last_ms) or tonumber(last_ms) + 1
+      local ms = tonumber(low) > tonumber(last_low) and tonumber(last_ms) or tonumber(last_ms) + 1
+      return ms < 9007199254740992 and ms or nil
     end
   end
 end
