@@ -6,7 +6,7 @@ use super::kit::{
     LONG, MANY, SHORT, Scene, Take, ack, ensure_eq, name, numbered, reject, retry, settlement, until,
 };
 use super::{EVENT_BYTES_MAX, Store};
-use crate::backend::{Error, NewGroup, Refusal, RewindKind, STATE_KEYS_MAX, Settled, Start};
+use crate::backend::{NewGroup, Refusal, RewindKind, Settled, Start};
 use crate::event::{Event, GroupKey, JsonObject, Lease, Leased, NewEvent};
 use crate::outcome::{Effects, StagedEvent, Verdict};
 use crate::state::{Bucket, StateRead, StateValue, StateWrite};
@@ -15,13 +15,13 @@ use crate::state::{Bucket, StateRead, StateValue, StateWrite};
 const AUDIT: &str = "audit";
 
 /// A scene with a second stream of two partitions.
-async fn scene(store: &dyn Store, partitions: u32, events: usize) -> Result<Scene> {
+pub(super) async fn scene(store: &dyn Store, partitions: u32, events: usize) -> Result<Scene> {
     let scene = Scene::with_events(store, partitions, MANY, events).await?;
     scene.backend.create_stream(&name(AUDIT)?, 2).await?;
     Ok(scene)
 }
 
-fn bucket() -> Result<Bucket> {
+pub(super) fn bucket() -> Result<Bucket> {
     Ok(Bucket::own("p", "accounts")?)
 }
 
@@ -29,7 +29,7 @@ fn staged(stream: &str, event: NewEvent) -> Result<StagedEvent> {
     Ok(StagedEvent { stream: name(stream)?, event })
 }
 
-fn write(key: &str, value: &str) -> Result<StateWrite> {
+pub(super) fn write(key: &str, value: &str) -> Result<StateWrite> {
     let value = Some(value.as_bytes().to_vec());
     Ok(StateWrite { bucket: bucket()?, key: key.to_owned(), value })
 }
@@ -42,7 +42,7 @@ fn read(key: &str, version: u64) -> Result<StateRead> {
     Ok(StateRead { bucket: bucket()?, key: key.to_owned(), version })
 }
 
-fn effects(appends: Vec<StagedEvent>, reads: Vec<StateRead>, writes: Vec<StateWrite>) -> Verdict {
+pub(super) fn effects(appends: Vec<StagedEvent>, reads: Vec<StateRead>, writes: Vec<StateWrite>) -> Verdict {
     Verdict::Ack(Effects { appends, writes, reads })
 }
 
@@ -427,60 +427,6 @@ async fn count(scene: &Scene, consumer: &str) -> Result<u64> {
             acked += 1;
         }
     }
-}
-
-/// State is read by key and listed by page; namespaces keep theirs apart.
-pub async fn keep_state_by_bucket(store: &dyn Store) -> Result<()> {
-    const KEYS: usize = 1200;
-    let scene = scene(store, 1, 3).await?;
-    let held = scene.claim("a", 3).await?;
-    let writes = (0..KEYS).map(|n| write(&format!("k{n}"), &n.to_string())).collect::<Result<Vec<_>>>()?;
-    scene.done(&held[0].lease, effects(vec![], vec![], writes)).await?;
-    let shared = Bucket::shared(&name("accounts")?);
-    let other = StateWrite { bucket: shared.clone(), key: "k1".to_owned(), value: Some(vec![0xff, 0]) };
-    scene.done(&held[1].lease, effects(vec![], vec![], vec![other])).await?;
-
-    let keys: Vec<String> = ["k1", "none", "k7", "k1"].map(str::to_owned).into();
-    let values = scene.backend.state(&bucket()?, &keys).await?;
-    let texts: Vec<_> =
-        values.iter().map(|v| v.as_ref().map(|v| String::from_utf8_lossy(&v.bytes).into_owned())).collect();
-    let expected = [Some("1"), None, Some("7"), Some("1")].map(|text| text.map(str::to_owned));
-    ensure_eq("values come in the order asked for", texts, expected.to_vec())?;
-    let values = scene.backend.state(&shared, &keys[..1]).await?;
-    ensure_eq(
-        "buckets are apart, and bytes are kept",
-        values[0].as_ref().map(|v| v.bytes.clone()),
-        Some(vec![0xff, 0]),
-    )?;
-    ensure_eq("no keys, no values", scene.backend.state(&shared, &[]).await?.len(), 0)?;
-    let many = vec!["k".to_owned(); STATE_KEYS_MAX + 1];
-    ensure_err!(
-        "a bounded number of keys",
-        scene.backend.state(&shared, &many).await,
-        Error::BatchTooLarge { max: STATE_KEYS_MAX, .. }
-    );
-
-    let mut listed = std::collections::BTreeSet::new();
-    let (mut cursor, mut pages) = (None, 0);
-    loop {
-        let page = scene.backend.state_keys(&bucket()?, cursor).await?;
-        listed.extend(page.keys);
-        pages += 1;
-        ensure!(pages < 10_000, "a list of keys ends");
-        match page.cursor {
-            Some(next) => cursor = Some(next),
-            None => break,
-        }
-    }
-    ensure_eq("every key is listed", listed.len(), KEYS)?;
-    ensure!(pages > 1, "a long list comes in pages");
-    let elsewhere = store.elsewhere().await?;
-    ensure_eq(
-        "another namespace has its own state",
-        elsewhere.state(&bucket()?, &keys).await?,
-        vec![None; 4],
-    )?;
-    ensure_eq("and its own lists", elsewhere.state_keys(&bucket()?, None).await?.keys.len(), 0)
 }
 
 /// Whoever waits for the stream that is appended to is woken.

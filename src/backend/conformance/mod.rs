@@ -44,6 +44,7 @@ pub mod retry;
 pub mod rewind;
 pub mod settle;
 pub mod start;
+pub mod state;
 pub mod streams;
 pub mod suspects;
 pub mod trim;
@@ -340,8 +341,10 @@ macro_rules! conformance_promises {
                 settle_as_plain_acks_do
                 are_stale_during_a_rewind
                 count_exactly
-                keep_state_by_bucket
                 wake_who_waits
+            }
+            state {
+                is_kept_by_bucket_and_listed_by_page
             }
             concurrency {
                 settles_each_event_once
