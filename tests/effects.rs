@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[macro_use]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,18 +12,6 @@ use serde_json::{Value, json};
 use support::program::{Site, Store, wait_until};
 use wasmill::event::{Event, Name};
 use wasmill::state::Bucket;
-
-/// Makes a test of its name for each store.
-macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod on_sqlite {
-            $(#[test] fn $name() { super::$name(super::Store::Sqlite) })*
-        }
-        mod on_redis {
-            $(#[test] fn $name() { super::$name(super::Store::redis()) })*
-        }
-    };
-}
 
 on_every_store!(
     the_example_ends_as_its_readme_says,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[macro_use]
 mod support;
 
 use std::time::Duration;
@@ -11,18 +12,6 @@ use support::program::{Site, Store, wait_until};
 use wasmill::backend::{ClaimRequest, NewGroup, SettleRequest, Settled, Start};
 use wasmill::event::{GroupKey, Leased, Name};
 use wasmill::outcome::{Cause, Settlement, Verdict};
-
-/// Makes a test of its name for each store.
-macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod on_sqlite {
-            $(#[test] fn $name() { super::$name(super::Store::Sqlite) })*
-        }
-        mod on_redis {
-            $(#[test] fn $name() { super::$name(super::Store::redis()) })*
-        }
-    };
-}
 
 on_every_store!(
     dead_letters_are_selected_redriven_and_purged,

@@ -11,16 +11,18 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::event::{Event, GroupKey, Lease, Leased, Name, NewEvent};
-use crate::outcome::{Cause, FailureKind, Settlement};
+use crate::outcome::{Cause, Settlement};
 use crate::state::{Bucket, StateKeys, StateValue};
 
 #[doc(hidden)]
 pub mod conformance;
 mod control;
+mod dead_letter;
 pub mod error;
 mod explain;
 mod history;
 mod locate;
+mod pending;
 mod query;
 pub mod redis;
 mod repair;
@@ -28,10 +30,12 @@ mod retention;
 pub mod sqlite;
 
 pub use control::{Positions, REDRIVE_BATCH_MAX, Redriven, Rewind, RewindKind, RewindStep, Start, rewind};
+pub use dead_letter::{DeadEvent, DeadLetter};
 pub use error::{Error, ErrorClass, Result};
 pub use explain::{Explanation, Holder, HolderState};
 pub use history::{Order, ScanPage, ScanRange, Unreadable};
 pub use locate::{Places, earliest, places_of, positions_at};
+pub use pending::{PendingEntry, PendingState};
 pub use query::{Page, Query, SORTED_LIMIT_MAX, query};
 pub use repair::{Repair, RepairKind};
 pub use retention::{Held, Trim, Trimmed};
@@ -279,87 +283,6 @@ impl GroupPartition {
     pub fn lag(&self) -> u64 {
         self.high_watermark.saturating_sub(self.frontier)
     }
-}
-
-/// An entry that was delivered and is not settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingEntry {
-    /// Its partition.
-    pub partition: u32,
-    /// Its sequence, where it has a readable one.
-    pub sequence: Option<u64>,
-    /// The event's id, where it has a readable one.
-    pub event_id: Option<String>,
-    /// The store's own id of the entry, and the cursor after which [`Backend::pending`] goes on.
-    pub receipt: String,
-    /// How often it was delivered.
-    pub attempt: u32,
-    /// Who has it, or when it comes back.
-    pub state: PendingState,
-    /// The last failure's kind and reason, where there was one.
-    pub failure: Option<(FailureKind, String)>,
-}
-
-/// The two ways to be pending.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PendingState {
-    /// Under lease.
-    Leased {
-        /// The holder.
-        consumer: String,
-        /// Milliseconds until the lease ends; zero or below: it has ended.
-        expires_in_ms: i64,
-    },
-    /// Waiting for its time.
-    Parked {
-        /// Milliseconds until it can be claimed; zero or below: it can be now.
-        due_in_ms: i64,
-    },
-}
-
-impl PendingState {
-    /// Milliseconds until the entry can be claimed, unless its holder renews or settles.
-    #[must_use]
-    pub fn claimable_in_ms(&self) -> i64 {
-        match self {
-            Self::Leased { expires_in_ms, .. } => *expires_in_ms,
-            Self::Parked { due_in_ms } => *due_in_ms,
-        }
-    }
-}
-
-/// A dead letter: the whole event and how it ended. Fields that its writer did not know (Rheo
-/// keeps only the reason and the time) are `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadLetter {
-    /// The row's own id, and the cursor after which [`Backend::dead_letters`] goes on.
-    pub row: String,
-    /// The event, or what stood in its place.
-    pub event: DeadEvent,
-    /// Why in words.
-    pub reason: String,
-    /// Why in one word.
-    pub cause: Option<Cause>,
-    /// The last attempt's failure.
-    pub failure: Option<FailureKind>,
-    /// How often it was delivered.
-    pub attempts: Option<u32>,
-    /// The consumer that had it last.
-    pub consumer: Option<String>,
-    /// Digest of the plugin that had it last.
-    pub plugin: Option<String>,
-    /// When, ISO 8601.
-    pub dead_lettered_at: Option<String>,
-}
-
-/// The event inside a dead letter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeadEvent {
-    /// A readable event.
-    Event(Box<Event>),
-    /// The fields of an entry that is no event, in order; bytes that are no UTF-8 are replaced
-    /// here, not in the store.
-    Raw(Vec<(String, String)>),
 }
 
 /// A store of streams, groups, leases and dead letters.

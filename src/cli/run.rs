@@ -77,9 +77,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
 /// Reloads, and resumes what paused, when the process is told to; reloads with `watch` when a file has
 /// changed.
 async fn keep_up(mut reloader: Reloader, mut hangup: Signal, watch: bool) {
-    let mut files = Watch::new();
+    let mut files = watch.then(Watch::new);
     loop {
-        if watch {
+        if let Some(files) = &mut files {
             files.set_files(reloader.files());
         }
         tokio::select! {
@@ -92,10 +92,18 @@ async fn keep_up(mut reloader: Reloader, mut hangup: Signal, watch: bool) {
                 }
                 None => return,
             },
-            () = files.changed(), if watch => {
+            () = changed(&mut files) => {
                 reloader.reload().await;
             }
         }
+    }
+}
+
+/// Returns once a watched file has changed; never, where none is watched.
+async fn changed(files: &mut Option<Watch>) {
+    match files {
+        Some(files) => files.changed().await,
+        None => std::future::pending().await,
     }
 }
 

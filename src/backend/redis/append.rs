@@ -86,17 +86,7 @@ impl Redis {
         for (p, places) in sections {
             call.arg(p).arg(places.len());
             for &place in places {
-                let event = &events[place];
-                let shape = match (&event.key, &event.event_type) {
-                    (None, None) => "",
-                    (Some(_), None) => "k",
-                    (None, Some(_)) => "t",
-                    (Some(_), Some(_)) => "kt",
-                };
-                call.arg(&ids[place]).arg(event.timestamp.as_deref().unwrap_or_default()).arg(shape);
-                call.arg(event.key.as_deref().unwrap_or_default());
-                call.arg(event.event_type.as_deref().unwrap_or_default());
-                call.arg(event.metadata.as_str()).arg(event.payload.as_str());
+                add_event(&mut call, &events[place], &ids[place]);
             }
         }
         call
@@ -115,6 +105,20 @@ impl Redis {
         }
         keys
     }
+}
+
+/// One event, as `lua/lib/add.lua` takes it.
+pub(super) fn add_event(call: &mut Cmd, event: &NewEvent, id: &str) {
+    let shape = match (&event.key, &event.event_type) {
+        (None, None) => "",
+        (Some(_), None) => "k",
+        (None, Some(_)) => "t",
+        (Some(_), Some(_)) => "kt",
+    };
+    call.arg(id).arg(event.timestamp.as_deref().unwrap_or_default()).arg(shape);
+    call.arg(event.key.as_deref().unwrap_or_default());
+    call.arg(event.event_type.as_deref().unwrap_or_default());
+    call.arg(event.metadata.as_str()).arg(event.payload.as_str());
 }
 
 /// The places of the batch by partition, in their order.

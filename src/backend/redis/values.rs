@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use redis::{Cmd, Value};
 
 use super::Redis;
+use super::append::add_event;
 use super::connection::Effect;
 use super::reply::{array, bytes, checked, text_or_empty, unexpected};
 use super::scripts::Script;
@@ -286,16 +287,9 @@ fn add_item(call: &mut Cmd, item: &Settlement, partitions: u32, routes: &HashMap
         let count = routes.get(&staged.stream).copied().unwrap_or(1);
         let partition = event.partition.unwrap_or_else(|| partition_for_key(event.key.as_deref(), count));
         call.arg(staged.stream.as_str()).arg(count).arg(partition);
-        let shape = match (&event.key, &event.event_type) {
-            (None, None) => "",
-            (Some(_), None) => "k",
-            (None, Some(_)) => "t",
-            (Some(_), Some(_)) => "kt",
-        };
-        call.arg(event.id.clone().unwrap_or_else(random_id));
-        call.arg(event.timestamp.as_deref().unwrap_or_default()).arg(shape);
-        call.arg(event.key.as_deref().unwrap_or_default());
-        call.arg(event.event_type.as_deref().unwrap_or_default());
-        call.arg(event.metadata.as_str()).arg(event.payload.as_str());
+        match &event.id {
+            Some(id) => add_event(call, event, id),
+            None => add_event(call, event, &random_id()),
+        }
     }
 }

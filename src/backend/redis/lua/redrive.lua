@@ -5,17 +5,9 @@
 --       of partitions here, these partitions, then for each row: row id, which of these partitions
 --       (from 1), sequence, entry id that the row names ('' = none)
 -- Reply {GROUP_NOT_FOUND} | {REWINDING} | {OK, for each row: d done · g gone · u under way}
-local group, all, n = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
-if redis.call('HLEN', KEYS[1]) == 0 then return { GROUP_NOT_FOUND } end
-local places = {}
-for i = 1, n do
-  local p, k = ARGV[5 + i], 4 + 7 * (i - 1)
-  if redis.call('HEXISTS', KEYS[2], 'rewind:' .. p) == 1 then return { REWINDING } end
-  places[i] = place_of(k, p, group, ARGV[2], ARGV[3], redis.call('HGET', KEYS[1], 'frontier_p' .. p))
-  -- Another type under our keys is refused here, before the first write.
-  for _, key in ipairs({ KEYS[k + 3], KEYS[k + 4], KEYS[k + 5] }) do redis.call('ZCARD', key) end
-  redis.call('HLEN', KEYS[k + 6])
-end
+local all, n = tonumber(ARGV[4]), tonumber(ARGV[5])
+local places, refused = places_of(4, 6, n)
+if refused then return refused end
 
 -- The entry that the event stands in, or stood in: what the row says, unless the index knows better.
 local function entry_of(at, sequence, named)

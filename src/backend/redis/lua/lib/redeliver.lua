@@ -7,6 +7,23 @@ local function place_of(k, p, group, consumer, fences, frontier)
     due = KEYS[k + 3], suspects = KEYS[k + 4], redriven = KEYS[k + 5], copies = KEYS[k + 6] }
 end
 
+-- The states of the partitions that a call is about, or nil and what it is to reply instead.
+-- KEYS[1] gmeta, KEYS[2] note, from KEYS[k] on seven keys for each partition; ARGV[1] group, ARGV[2]
+-- consumer, ARGV[3] fences, from ARGV[a] on the n partitions
+local function places_of(k, a, n)
+  if redis.call('HLEN', KEYS[1]) == 0 then return nil, { GROUP_NOT_FOUND } end
+  local places = {}
+  for i = 1, n do
+    local p, at = ARGV[a + i - 1], k + 7 * (i - 1)
+    if redis.call('HEXISTS', KEYS[2], 'rewind:' .. p) == 1 then return nil, { REWINDING } end
+    places[i] = place_of(at, p, ARGV[1], ARGV[2], ARGV[3], redis.call('HGET', KEYS[1], 'frontier_p' .. p))
+    -- Another type under our keys is refused here, before the first write.
+    for _, key in ipairs({ KEYS[at + 3], KEYS[at + 4], KEYS[at + 5] }) do redis.call('ZCARD', key) end
+    redis.call('HLEN', KEYS[at + 6])
+  end
+  return places
+end
+
 -- Whether the group has the event before it anyway: it is not settled, or is delivered again.
 local function underway(at, id, sequence)
   local text = int(sequence)
