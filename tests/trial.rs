@@ -22,7 +22,8 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn site(store: Store) -> Site {
     let site = Site::new(store);
-    site.pipeline("hostile", "", "retry = { max_attempts = 1 }");
+    // One at a time, so that the dead letters come in the order of their events.
+    site.pipeline("hostile", "", "concurrency = 1\nretry = { max_attempts = 1 }");
     site.plugin("passthrough");
     site.append(&[event("a", "ok"), event("b", "retry"), event("c", "no such thing"), event("d", "trap")]);
     site

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::brake::Brake;
-use super::contention::Contention;
+use super::contention::{Contention, Turn};
 use super::handler::{Delivery, Handler};
 use super::leases::Leases;
 use super::lineage::{self, Origin};
@@ -37,6 +37,8 @@ pub(super) struct Held {
     pub(super) leases: Arc<Leases>,
     /// Back to the worker, where it waits for what becomes of its verdict: dropped once that is known.
     pub(super) back: Option<oneshot::Sender<Self>>,
+    /// Its leave to run, where handlers are in each other's way: goes back with its verdict's fate.
+    pub(super) turn: Option<Turn>,
     /// Goes back when the event is settled or given up.
     pub(super) _permit: Permit,
 }
@@ -92,7 +94,8 @@ impl Worker {
     pub(super) async fn run(self) {
         while let Ok(held) = self.queue.recv().await {
             let mut next = Some(held);
-            while let Some(held) = next {
+            while let Some(mut held) = next {
+                held.turn = self.turn(&held).await;
                 let mut finished = self.attempt(held).await;
                 let back = self.contention.is_high().then(|| finished.comes_back()).flatten();
                 if self.finished.send(finished).await.is_err() {
@@ -106,6 +109,15 @@ impl Worker {
                     },
                 };
             }
+        }
+    }
+
+    /// Waits for the event's turn, unless there is nothing left to run it for.
+    async fn turn(&self, held: &Held) -> Option<Turn> {
+        tokio::select! {
+            turn = self.contention.turn(held.reruns) => turn,
+            () = held.lost.cancelled() => None,
+            () = self.cut.cancelled() => None,
         }
     }
 

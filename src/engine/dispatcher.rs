@@ -197,7 +197,7 @@ impl Dispatcher {
         let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
         let leases = Arc::clone(&self.leases);
         let _permit = self.permits.take();
-        let held = Held { leased, ticket, reruns: 0, lost, span, leases, back: None, _permit };
+        let held = Held { leased, ticket, reruns: 0, lost, span, leases, back: None, turn: None, _permit };
         let sent = self.queue.send(held).await;
         sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))
     }

@@ -143,6 +143,7 @@ impl Settler {
             return Some((held, Settlement { verdict, ..settlement }));
         }
         held.reruns += 1;
+        held.turn = None;
         telemetry::runs_again(&held.span, held.reruns);
         held.leases.attempt_again(held.ticket);
         if let Some(back) = held.back.take() {
