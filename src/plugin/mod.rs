@@ -176,7 +176,9 @@ impl Plugin {
         let deadline = Instant::now() + self.limits.timeout;
         // Held until the instance is back or gone. It is never closed.
         let turn = tokio::time::timeout_at(deadline.into(), self.turns.acquire()).await;
-        let Ok(_turn) = turn else {
+        // Whoever waited until its last moment has no time left to be called in.
+        let turn = turn.ok().filter(|_| Instant::now() < deadline);
+        let Some(_turn) = turn else {
             return Err(fault::crowded(self.limits.instances_max, self.timeout_ms()));
         };
         // Taken out of the pool it is this call's own, and gone with it unless it is put back.
