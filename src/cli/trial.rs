@@ -1,9 +1,9 @@
 //! Runs events through a build without consequences: what it would commit is shown and dropped, and
 //! nothing is settled. Shared by `plugin test` and `dead-letter try`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
@@ -14,9 +14,9 @@ use super::output;
 use crate::backend::Shared;
 use crate::config::{self, Config};
 use crate::engine::{self, StoreState};
-use crate::event::{Event, GroupKey, JsonObject};
+use crate::event::{Event, GroupKey, JsonObject, Name};
 use crate::outcome::{Effects, Fault, Outcome};
-use crate::plugin::{Delivery, Host, Plugin, PluginSpec};
+use crate::plugin::{CallReport, Delivery, Host, Plugin, PluginSpec, StateSource};
 
 /// How a trial is set up.
 #[derive(Clone, Debug, Args)]
@@ -38,12 +38,13 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// As whom a build is called.
+#[derive(Clone)]
 pub(super) struct Role {
     pipeline: String,
     group: String,
     max_attempts: u32,
     spec: PluginSpec,
-    state: Arc<StoreState>,
+    state: Option<Arc<dyn StateSource>>,
 }
 
 /// What a build answered.
@@ -55,20 +56,20 @@ pub(super) struct Answer {
     pub(super) reason: Option<String>,
     /// The kind of a fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fault: Option<&'static str>,
+    pub(super) fault: Option<&'static str>,
     /// Milliseconds that it asks to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
+    pub(super) delay_ms: Option<u64>,
     /// Events that it would append.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    appends: Vec<Append>,
+    pub(super) appends: Vec<Append>,
     /// State that it would write.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    writes: Vec<Write>,
+    pub(super) writes: Vec<Write>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Append {
+pub(super) struct Append {
     stream: String,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     event_type: Option<String>,
@@ -81,7 +82,7 @@ struct Append {
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Write {
+pub(super) struct Write {
     bucket: String,
     key: String,
     /// Its new value, bytes that are no UTF-8 replaced; none where the key goes.
@@ -96,7 +97,6 @@ impl Role {
         args: &TrialArgs,
         key: &GroupKey,
         max_attempts: u32,
-        backend: Shared,
     ) -> Result<Self, Exit> {
         let config = context.load_if_there()?;
         let pipeline = config.as_ref().and_then(|config| serves(config, key));
@@ -118,8 +118,7 @@ impl Role {
         // What it would write there could not be taken back.
         spec.grants.dirs.iter_mut().for_each(|dir| dir.writable = false);
         for (key, value) in &args.settings {
-            spec.config.retain(|(known, _)| known != key);
-            spec.config.push((key.clone(), value.clone()));
+            set(&mut spec, key, value);
         }
         let group = key.group.to_string();
         Ok(Self {
@@ -127,8 +126,32 @@ impl Role {
             group,
             max_attempts,
             spec,
-            state: Arc::new(StoreState(backend)),
+            state: None,
         })
+    }
+
+    /// With the state that a store holds.
+    pub(super) fn with_store(mut self, store: Shared) -> Self {
+        self.state = Some(Arc::new(StoreState(store)));
+        self
+    }
+
+    /// With other state, for an attempt that may be beyond the others.
+    pub(super) fn with_state(&self, state: Arc<dyn StateSource>, attempt: u32) -> Self {
+        Self { state: Some(state), max_attempts: self.max_attempts.max(attempt), ..self.clone() }
+    }
+
+    /// With these settings over its own, and grants to append to these streams besides.
+    pub(super) fn with_setting(&self, config: &BTreeMap<String, String>, streams: &[Name]) -> Self {
+        let mut role = self.clone();
+        config.iter().for_each(|(key, value)| set(&mut role.spec, key, value));
+        role.spec.grants.streams.extend_from_slice(streams);
+        role
+    }
+
+    /// The pipeline that it plays: its own buckets are this one's.
+    pub(super) fn pipeline(&self) -> &str {
+        &self.pipeline
     }
 
     /// Loads a build to be called in this role.
@@ -137,19 +160,23 @@ impl Role {
         host.load(&spec).await.map_err(|error| Exit::Usage(error.into()))
     }
 
-    /// Calls a build with an event, and says how long that took, in milliseconds.
-    pub(super) async fn ask(&self, plugin: &Plugin, event: &Event, attempt: u32) -> (Answer, f64) {
+    /// Calls a build with an event.
+    pub(super) async fn ask(&self, plugin: &Plugin, event: &Event, attempt: u32) -> (Answer, CallReport) {
         let delivery = Delivery {
             pipeline: &self.pipeline,
             group: &self.group,
             attempt,
             max_attempts: self.max_attempts,
-            state: Some(Arc::clone(&self.state) as _),
+            state: self.state.clone(),
         };
-        let began = Instant::now();
-        let result = plugin.handle(event, &delivery).await;
-        (answer(result), began.elapsed().as_secs_f64() * 1000.0)
+        let (result, report) = plugin.handle_reported(event, &delivery).await;
+        (answer(result), report)
     }
+}
+
+fn set(spec: &mut PluginSpec, key: &str, value: &str) {
+    spec.config.retain(|(known, _)| known != key);
+    spec.config.push((key.to_owned(), value.to_owned()));
 }
 
 fn serves<'c>(config: &'c Config, key: &GroupKey) -> Option<&'c config::Pipeline> {
@@ -162,14 +189,7 @@ fn named<'c>(config: &'c Config, name: &str) -> Result<&'c config::Plugin, Exit>
 }
 
 fn answer(result: Result<Outcome, Fault>) -> Answer {
-    let plain = Answer {
-        verdict: "ack",
-        reason: None,
-        fault: None,
-        delay_ms: None,
-        appends: Vec::new(),
-        writes: Vec::new(),
-    };
+    let plain = Answer::ack();
     match result {
         Ok(Outcome::Ack(effects)) => with_effects(plain, effects),
         Ok(Outcome::Retry { reason, delay }) => {
@@ -204,6 +224,30 @@ fn with_effects(plain: Answer, effects: Effects) -> Answer {
 }
 
 impl Answer {
+    /// An ack that changes nothing.
+    pub(super) fn ack() -> Self {
+        let (appends, writes) = (Vec::new(), Vec::new());
+        Self { verdict: "ack", reason: None, fault: None, delay_ms: None, appends, writes }
+    }
+
+    /// What it would commit: what kind, and what it is.
+    pub(super) fn effects(&self) -> Vec<(&'static str, String)> {
+        let mut effects = Vec::new();
+        for append in &self.appends {
+            let text = |name: &str, text: &Option<String>| {
+                text.as_ref().map_or(String::new(), |text| format!(" {name} {text}"))
+            };
+            let (event_type, key) = (text("type", &append.event_type), text("key", &append.key));
+            effects
+                .push(("append", format!("{}{event_type}{key} {}", append.stream, append.payload.as_str())));
+        }
+        for write in &self.writes {
+            let value = write.value.as_ref().map_or("removed".to_owned(), |value| format!("= {value}"));
+            effects.push(("write", format!("{} {} {value}", write.bucket, write.key)));
+        }
+        effects
+    }
+
     /// In one line.
     pub(super) fn brief(&self) -> String {
         let mut text = self.fault.map_or_else(|| self.verdict.to_owned(), |kind| format!("fault ({kind})"));
@@ -235,10 +279,18 @@ pub(super) struct Builds {
 
 impl Builds {
     pub(super) async fn load(role: &Role, new: &Path, old: Option<&PathBuf>) -> Result<Self, Exit> {
-        let host = plugin_host()?;
-        let new = role.load(&host, new).await?;
+        Self::load_on(&plugin_host()?, role, new, old).await
+    }
+
+    pub(super) async fn load_on(
+        host: &Arc<Host>,
+        role: &Role,
+        new: &Path,
+        old: Option<&PathBuf>,
+    ) -> Result<Self, Exit> {
+        let new = role.load(host, new).await?;
         let old = match old {
-            Some(path) => Some(role.load(&host, path).await?),
+            Some(path) => Some(role.load(host, path).await?),
             None => None,
         };
         Ok(Self { new, old })

@@ -93,6 +93,7 @@ impl Host {
                 imports: Vec::new(),
                 needs: Vec::new(),
                 exports: Vec::new(),
+                producers: Vec::new(),
                 refusal: None,
             };
             match host.compile(&source) {
@@ -100,6 +101,7 @@ impl Host {
                     inspection.imports = inspect::imports(&host.engine, &component);
                     inspection.needs = Need::of(&inspection.imports);
                     inspection.exports = inspect::exports(&host.engine, &component);
+                    inspection.producers = inspect::producers(&source.bytes);
                     inspection.contract = inspect::contract(&inspection.imports).map(str::to_owned);
                 }
                 Err(refusal) => inspection.refusal = Some(refusal.to_string()),

@@ -1,6 +1,7 @@
 //! What a component is made of, for people: its imports, its exports and their types.
 
 use serde::Serialize;
+use wasmparser::{KnownCustom, Parser, Payload};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
@@ -26,8 +27,48 @@ pub struct Inspection {
     pub needs: Vec<Need>,
     /// What it exports, each with its type where it is a function.
     pub exports: Vec<String>,
+    /// What made it, as far as it says so, without repetition.
+    pub producers: Vec<Producer>,
     /// Why it cannot be loaded; `None` where it can.
     pub refusal: Option<String>,
+}
+
+/// A tool or a language that had a part in making a component.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Producer {
+    /// Its part: `language`, `processed-by` or `sdk`.
+    pub field: String,
+    /// Its name.
+    pub name: String,
+    /// Its version; may be empty.
+    pub version: String,
+}
+
+/// The producers that a component names, in itself and in the modules inside it.
+pub(super) fn producers(component: &[u8]) -> Vec<Producer> {
+    let sections = Parser::new(0).parse_all(component).map_while(Result::ok);
+    let mut found: Vec<_> = sections
+        .filter_map(|section| match section {
+            Payload::CustomSection(section) => match section.as_known() {
+                KnownCustom::Producers(fields) => Some(fields),
+                _ => None,
+            },
+            _ => None,
+        })
+        .flatten()
+        .flatten()
+        .flat_map(|field| {
+            let values = field.values.into_iter().flatten();
+            values.map(move |value| Producer {
+                field: field.name.to_owned(),
+                name: value.name.to_owned(),
+                version: value.version.to_owned(),
+            })
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// The names of a component's imports.

@@ -121,6 +121,11 @@ impl Guard {
         }
     }
 
+    /// What the instance's memories have together. They never shrink: it is the most so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max
     }

@@ -40,10 +40,10 @@ use self::bindings::v0_1::wasmill::handler::types;
 use self::bindings::v0_1::{Failure, HandlerPre};
 pub use self::error::{HostError, LoadError, Refusal};
 pub use self::host::{Host, HostSettings};
-pub use self::inspect::Inspection;
+pub use self::inspect::{Inspection, Producer};
 pub use self::limits::{EffectLimits, Limits, TIMEOUT_MAX};
-pub use self::needs::Need;
-pub use self::output::{GUEST_TARGET, LINE_BYTES_MAX, LINES_MAX};
+pub use self::needs::{Need, grant_of};
+pub use self::output::{GUEST_TARGET, GuestLine, LINE_BYTES_MAX, LINES_MAX};
 use self::pool::{Instance, Pool};
 pub use self::staging::StateSource;
 use self::state::{Config, State};
@@ -97,6 +97,17 @@ pub struct Delivery<'a> {
     pub max_attempts: u32,
     /// Where the handler's state is read from; without it there is none.
     pub state: Option<Arc<dyn StateSource>>,
+}
+
+/// What a call left besides its answer.
+#[derive(Clone, Debug, Default)]
+pub struct CallReport {
+    /// What the guest wrote, in order.
+    pub lines: Vec<GuestLine>,
+    /// Bytes of the instance's linear memories after the call, which is their peak.
+    pub memory_bytes: usize,
+    /// From the call of the handler to its answer; making an instance, where none was warm, counts.
+    pub took: Duration,
 }
 
 /// One loaded build of a plugin.
@@ -173,6 +184,29 @@ impl Plugin {
     /// # Errors
     /// The guest did not answer: see [`crate::outcome::FaultKind`].
     pub async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
+        self.answer(event, delivery, None).await
+    }
+
+    /// Calls the handler as [`Plugin::handle`] does, and tells what happened besides. The guest's lines
+    /// come with the report and do not go to the log, but for those that its start code wrote.
+    pub async fn handle_reported(
+        &self,
+        event: &Event,
+        delivery: &Delivery<'_>,
+    ) -> (Result<Outcome, Fault>, CallReport) {
+        let mut report = CallReport::default();
+        let start = Instant::now();
+        let result = self.answer(event, delivery, Some(&mut report)).await;
+        report.took = start.elapsed();
+        (result, report)
+    }
+
+    async fn answer(
+        &self,
+        event: &Event,
+        delivery: &Delivery<'_>,
+        report: Option<&mut CallReport>,
+    ) -> Result<Outcome, Fault> {
         let deadline = Instant::now() + self.limits.timeout;
         // Held until the instance is back or gone. It is never closed.
         let turn = tokio::time::timeout_at(deadline.into(), self.turns.acquire()).await;
@@ -193,11 +227,18 @@ impl Plugin {
         };
         instance.home = Some(home);
         begin(&mut instance.store, deadline);
+        if report.is_some() {
+            instance.store.data().output.keep();
+        }
         instance.store.data_mut().staging.begin(delivery.pipeline, delivery.state.clone());
         let meter = instance.store.data().meter.clone();
         let called = meter.measure(call(&mut instance, event, delivery, deadline));
         let answer = tokio::time::timeout_at(deadline.into(), called).await;
         instance.store.data().output.finish();
+        if let Some(report) = report {
+            report.lines = instance.store.data().output.take();
+            report.memory_bytes = instance.store.data().guard.bytes();
+        }
         match answer {
             Ok(Ok(answer)) => {
                 instance.calls += 1;

@@ -54,6 +54,22 @@ impl Need {
     }
 }
 
+/// What an import may do here, and the key that grants it where it needs one. `None` where it always
+/// works.
+#[must_use]
+pub fn grant_of(import: &str) -> Option<&'static str> {
+    const GRANTS: &[(&str, &str)] = &[
+        ("wasi:http/outgoing-handler@", "needs allow_http"),
+        ("wasmill:handler/outbox@", "needs allow_streams"),
+        ("wasi:keyvalue/", "own buckets need nothing, shared ones need buckets"),
+        ("wasi:config/store@", "reads config"),
+        ("wasi:cli/environment@", "sees what allow_env names"),
+        ("wasi:filesystem/", "sees what allow_dirs names"),
+        ("wasi:sockets/", "is always refused"),
+    ];
+    GRANTS.iter().find(|(prefix, _)| import.starts_with(prefix)).map(|(_, grant)| *grant)
+}
+
 /// The import, and the line to write below `[plugins.NAME]`.
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -47,6 +47,17 @@ struct Lines {
     stderr: Vec<u8>,
     /// The last lines of stderr and of messages that say that something failed.
     tail: String,
+    /// Where lines go instead of the log, when someone asked for them.
+    kept: Option<Vec<GuestLine>>,
+}
+
+/// A line that a guest wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestLine {
+    /// Its level; lines on stdout have `INFO`, on stderr `WARN`.
+    pub level: Level,
+    /// The line, safe to be shown.
+    pub text: String,
 }
 
 impl Output {
@@ -67,6 +78,16 @@ impl Output {
         lines.tail.clear();
     }
 
+    /// Keeps the lines that follow, instead of writing them to the log.
+    pub(super) fn keep(&self) {
+        self.lines().kept = Some(Vec::new());
+    }
+
+    /// The lines that were kept; those that follow go to the log again.
+    pub(super) fn take(&self) -> Vec<GuestLine> {
+        self.lines().kept.take().unwrap_or_default()
+    }
+
     /// Ends a call: emits lines that have no end, and says how many were dropped.
     pub(super) fn finish(&self) {
         let mut lines = self.lines();
@@ -80,8 +101,8 @@ impl Output {
             let max = lines.count_max;
             let text =
                 format!("{dropped} more lines dropped: a call may log {max} (`max_log_lines` raises it)");
-            emit(Level::WARN, None, &text);
             lines.dropped = 0;
+            lines.emit(Level::WARN, None, text);
         }
     }
 
@@ -145,7 +166,14 @@ impl Lines {
             self.dropped += 1;
         } else {
             self.count += 1;
-            emit(level, context, &line);
+            self.emit(level, context, line);
+        }
+    }
+
+    fn emit(&mut self, level: Level, context: Option<&str>, text: String) {
+        match &mut self.kept {
+            Some(kept) => kept.push(GuestLine { level, text }),
+            None => emit(level, context, &text),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn run(context: &Context, store: &Shared, args: &TryArgs) -> Re
     let key = group_key(&args.stream, &args.group)?;
     let selection = args.select.selection(jiff::Timestamp::now())?;
     let max_attempts = store.group_info(&key).await?.max_attempts;
-    let role = Role::new(context, &args.trial, &key, max_attempts, store.clone())?;
+    let role = Role::new(context, &args.trial, &key, max_attempts)?.with_store(store.clone());
     let builds = Builds::load(&role, &args.plugin, args.against.as_ref()).await?;
     let (mut cursor, mut tried) = (None, Vec::new());
     while tried.len() < args.limit.get() {

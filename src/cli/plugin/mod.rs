@@ -1,58 +1,35 @@
-//! `wasmill plugin`.
-
-use std::path::{Path, PathBuf};
+//! `wasmill plugin`: from a new project to a component that is tested.
 
 use clap::Subcommand;
 
+mod build;
+mod inspect;
+mod new;
+mod project;
+mod template;
 mod test;
 
-use super::context::{Context, plugin_host};
+use super::context::Context;
 use super::exit::Exit;
-use super::output;
-use crate::plugin::Inspection;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PluginCommand {
+    /// Make a project for a handler: it builds, and passes its own test
+    New(new::NewArgs),
+    /// Build a project's component with its language's own toolchain
+    Build(build::BuildArgs),
     /// Show what a component imports and exports, and whether it can be a plugin
-    Inspect {
-        /// The component, a `.wasm` file
-        component: PathBuf,
-    },
-    /// Call a component with events of a stream, and show its answers: nothing is committed or settled
+    Inspect(inspect::InspectArgs),
+    /// Call a component with events of a file or a stream, and show its answers: nothing is committed or
+    /// settled
     Test(Box<test::TestArgs>),
 }
 
 pub(super) async fn run(context: &Context, command: PluginCommand) -> Result<(), Exit> {
-    let component = match command {
-        PluginCommand::Inspect { component } => component,
-        PluginCommand::Test(args) => return test::run(context, *args).await,
-    };
-    std::fs::File::open(&component)
-        .map_err(|error| Exit::usage(format!("{}: {error}", component.display())))?;
-    let inspection = plugin_host()?.inspect(&component).await;
-    let inspection = inspection.map_err(|error| Exit::Usage(error.into()))?;
-    if context.json() {
-        output::json_line(&inspection)?;
-    } else {
-        show(&component, &inspection)?;
+    match command {
+        PluginCommand::New(args) => new::run(context, &args),
+        PluginCommand::Build(args) => build::run(context, &args).await,
+        PluginCommand::Inspect(args) => inspect::run(context, &args).await,
+        PluginCommand::Test(args) => test::run(context, *args).await,
     }
-    match inspection.refusal {
-        None => Ok(()),
-        Some(_) => Err(Exit::usage(format!("{} cannot be loaded", component.display()))),
-    }
-}
-
-fn show(component: &Path, inspection: &Inspection) -> Result<(), Exit> {
-    let row = |name: &str, text: &str| output::line(&format!("{name:<9} {}", output::printable(text)));
-    row("file", &component.display().to_string())?;
-    row("digest", &format!("sha256 {}", inspection.digest))?;
-    row("size", &format!("{} bytes", inspection.bytes))?;
-    row("contract", inspection.contract.as_deref().unwrap_or("none"))?;
-    inspection.imports.iter().try_for_each(|import| row("import", import))?;
-    inspection.needs.iter().try_for_each(|need| row("needs", &need.to_string()))?;
-    inspection.exports.iter().try_for_each(|export| row("export", export))?;
-    row(
-        "verdict",
-        &inspection.refusal.as_ref().map_or("can be loaded".to_owned(), |why| format!("refused: {why}")),
-    )
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use wasmill_handler::state::Bucket;
-use wasmill_handler::{Delivery, Event, Failure, outbox};
+use wasmill_handler::{Delivery, Event, Failure, Result, outbox};
 
 /// The pipeline's own bucket: a key for each account, its balance as decimal text.
 const ACCOUNTS: &str = "accounts";
@@ -44,19 +44,19 @@ struct Transferred<'a> {
     to_balance: u64,
 }
 
-fn handle(event: Event, _delivery: Delivery) -> Result<(), Failure> {
+fn handle(event: Event, _delivery: Delivery) -> Result {
     match event.event_type.as_deref() {
         Some("deposit") => deposit(&parse(&event)?),
         Some("transfer") => transfer(&parse(&event)?),
-        _ => Err(Failure::reject("the event's type is neither `deposit` nor `transfer`")),
+        _ => Err(Failure::reject("the event's type is neither `deposit` nor `transfer`").into()),
     }
 }
 
 fn parse<'a, T: Deserialize<'a>>(event: &'a Event) -> Result<T, Failure> {
-    serde_json::from_slice(&event.payload).map_err(|error| Failure::reject(format!("the payload: {error}")))
+    event.json().map_err(|error| Failure::reject(format!("the payload: {error}")))
 }
 
-fn deposit(Deposit { account, amount }: &Deposit) -> Result<(), Failure> {
+fn deposit(Deposit { account, amount }: &Deposit) -> Result {
     let accounts = Bucket::open(ACCOUNTS)?;
     let balance = accounts.increment(account, *amount)?;
     audit("deposited", account, &Deposited { account, amount: *amount, balance })
@@ -64,14 +64,14 @@ fn deposit(Deposit { account, amount }: &Deposit) -> Result<(), Failure> {
 
 /// Nothing here has to fear another transfer: if a balance that was read changes before the commit, the
 /// host runs the handler again.
-fn transfer(Transfer { from, to, amount }: &Transfer) -> Result<(), Failure> {
+fn transfer(Transfer { from, to, amount }: &Transfer) -> Result {
     if from == to {
-        return Err(Failure::reject("an account cannot pay itself"));
+        return Err(Failure::reject("an account cannot pay itself").into());
     }
     let accounts = Bucket::open(ACCOUNTS)?;
     let balances = accounts.get_many([from, to])?;
     let [from_balance, to_balance] = balances.as_slice() else {
-        return Err(Failure::retry("the store gave another number of balances"));
+        return Err(Failure::retry("the store gave another number of balances").into());
     };
     let from_balance = balance_of(from, from_balance.as_deref())?;
     let to_balance = balance_of(to, to_balance.as_deref())?;
@@ -96,9 +96,9 @@ fn balance_of(account: &str, balance: Option<&[u8]>) -> Result<u64, Failure> {
 }
 
 /// Events of one account are in one partition of the audit, in the order in which they were committed.
-fn audit(event_type: &str, account: &str, payload: &impl Serialize) -> Result<(), Failure> {
-    let payload = serde_json::to_vec(payload).map_err(|error| Failure::reject(error.to_string()))?;
-    Ok(outbox::Event::new(payload).event_type(event_type).key(account).append_to(AUDIT)?)
+fn audit(event_type: &str, account: &str, payload: &impl Serialize) -> Result {
+    outbox::Event::json(payload)?.event_type(event_type).key(account).append_to(AUDIT)?;
+    Ok(())
 }
 
 wasmill_handler::export!(handle);

@@ -1,0 +1,7 @@
+module {{name}}
+
+go 1.24
+
+require wasmill v0.0.0
+
+replace wasmill => ./wasmill
