@@ -243,7 +243,10 @@ impl Plugin {
             Ok(Ok(answer)) => {
                 instance.calls += 1;
                 let effects = instance.store.data_mut().staging.take();
-                self.pool.put(instance);
+                // One that was refused memory and lived on is full: the next event would fare no better.
+                if instance.store.data().guard.refused_bytes.is_none() {
+                    self.pool.put(instance);
+                }
                 Ok(outcome(answer, effects))
             }
             Ok(Err(error)) => Err(fault::classify(&error, instance.store.data(), self.timeout_ms())),

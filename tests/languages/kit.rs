@@ -81,3 +81,8 @@ pub(crate) fn passes(plugin: &str, events: &Path) -> Vec<Value> {
     assert!(output.status.success(), "{plugin}: {}", told(&output));
     tried
 }
+
+/// Traps, timeouts and memory faults of a run.
+pub(crate) fn faults(summary: &Value) -> [u64; 3] {
+    ["trap", "timeout", "memory"].map(|kind| summary["faults"][kind].as_u64().unwrap())
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{file, lines, orders, passes};
+use crate::kit::{faults, file, lines, orders, passes};
 use crate::support::program::{Site, Store};
 
 in_every_language!(
@@ -31,13 +31,13 @@ fn order() -> Value {
 fn takes_a_payload_of_a_megabyte(language: &str) {
     let dir = tempfile::tempdir().unwrap();
     let mut payload = order();
-    payload["note"] = "ä€🦊\"\\\n".repeat((1 << 20) / 12).into();
+    payload["note"] = "ä€🦊\"\\\n".repeat((1 << 20) / 9).into();
     let mut many = order();
-    many["items"] = vec![json!({ "sku": "A", "quantity": 1, "unit_price_cents": 2 }); 15_000].into();
-    many["total_cents"] = 30_000.into();
+    many["items"] = vec![json!({ "sku": "A", "quantity": 1, "unit_price_cents": 2 }); 25_000].into();
+    many["total_cents"] = 50_000.into();
     let events =
         [json!({ "payload": payload, "expect": "ack" }), json!({ "payload": many, "expect": "ack" })];
-    assert!(events.iter().all(|event| event.to_string().len() > 700_000));
+    assert!(events.iter().all(|event| event.to_string().len() > 1 << 20));
     let text: Vec<String> = events.iter().map(Value::to_string).collect();
     let path = dir.path().join("events.jsonl");
     std::fs::write(&path, text.join("\n")).unwrap();
@@ -73,11 +73,11 @@ fn answers_the_same_in_a_pipeline(language: &str, store: Store) {
     };
     site.append(&cases.iter().map(envelope).collect::<Vec<_>>());
     let summary = site.until_idle(&[]);
-    assert_eq!(summary["faults"], json!({}), "{summary}");
+    assert_eq!(faults(&summary), [0; 3], "{summary}");
 
     let dead = site.dead_letters();
     let reason_of = |id: &Value| {
-        let letter = dead.iter().find(|letter| letter["event"] == *id);
+        let letter = dead.iter().find(|letter| letter["event"]["id"] == *id);
         letter.map(|letter| letter["reason"].as_str().unwrap().to_owned())
     };
     for case in &cases {
@@ -95,7 +95,7 @@ fn answers_the_same_in_a_pipeline(language: &str, store: Store) {
     assert_eq!((summary["acked"].as_u64(), dead.len()), (Some(acks as u64), cases.len() - acks));
 }
 
-/// After a first hundred, which may fill what a runtime keeps.
+/// Over the second half of them: the first may fill what a runtime keeps.
 fn does_not_grow_over_ten_thousand_events(language: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("events.jsonl");
@@ -110,6 +110,6 @@ fn does_not_grow_over_ten_thousand_events(language: &str) {
     std::fs::write(&path, text.join("\n")).unwrap();
     let tried = passes(&orders(language), &path);
     let memory = |at: usize| tried[at]["memory_bytes"].as_u64().unwrap();
-    let (early, last) = (memory(1_000), memory(9_999));
-    assert!(last <= early + (1 << 20), "{language} grew from {early} to {last} bytes");
+    let (half, last) = (memory(5_000), memory(9_999));
+    assert!(last <= half + (1 << 20), "{language} grew from {half} to {last} bytes");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::kit::{file, passes};
+use crate::kit::{faults, file, passes};
 use crate::support::program::{Site, Store};
 
 in_every_language!(
@@ -29,9 +29,9 @@ fn errors_reach_the_dead_letter(language: &str) {
         event("reject", json!({ "do": "reject", "reason": "never" })),
     ]);
     let summary = site.until_idle(&[]);
-    assert_eq!(summary["faults"], json!({}), "an error is no fault: {summary}");
+    assert_eq!(faults(&summary), [0; 3], "an error is no fault: {summary}");
     let dead = site.dead_letters();
-    let of = |id: &str| dead.iter().find(|letter| letter["event"] == id).unwrap();
+    let of = |id: &str| dead.iter().find(|letter| letter["event"]["id"] == id).unwrap();
     let reason = of("raise")["reason"].as_str().unwrap();
     assert!(reason.contains("the disk is on fire"), "{reason}");
     // `Type: message`, but for C, which has no errors that have a type.
@@ -51,7 +51,7 @@ fn crashes_reach_the_dead_letter(language: &str) {
         event("after", json!({ "do": "ack" })),
     ]);
     let summary = site.until_idle(&[]);
-    assert_eq!(summary["faults"], json!({ "trap": 2 }), "{summary}");
+    assert_eq!(faults(&summary), [2, 0, 0], "{summary}");
     let dead = site.dead_letters();
     assert_eq!(dead.len(), 1, "{dead:?}");
     let reason = dead[0]["reason"].as_str().unwrap();
@@ -70,7 +70,8 @@ fn a_leak_is_ended_by_a_new_instance(language: &str) {
         site.until_idle(&[])
     };
     let recycled = run(50, 1_000);
-    assert_eq!((&recycled["acked"], &recycled["faults"]), (&json!(1_000), &json!({})), "{recycled}");
+    assert_eq!((recycled["acked"].as_u64(), faults(&recycled)), (Some(1_000), [0; 3]), "{recycled}");
     let kept = run(100_000, 300);
-    assert!(kept["acked"].as_u64().unwrap() < 300, "nothing leaked: {kept}");
+    // Whether it is a fault or an exception: one event fails, and the next meets a fresh instance.
+    assert!((290..300).contains(&kept["acked"].as_u64().unwrap()), "{kept}");
 }

@@ -56,7 +56,7 @@ fn from_nothing_to_a_pipeline(language: &str) {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(log.contains("Salut, Zoë!") && log.contains("Salut, Ada!"), "{log}");
         let mut dead = site.dead_letters();
-        dead.sort_by_key(|letter| letter["event"].as_str().unwrap().to_owned());
+        dead.sort_by_key(|letter| letter["event"]["id"].as_str().unwrap().to_owned());
         let reasons: Vec<&str> = dead.iter().map(|letter| letter["reason"].as_str().unwrap()).collect();
         assert_eq!(reasons[0], "the payload has no `name`");
         assert!(reasons[1].contains("Eve is not ready"), "{reasons:?}");
