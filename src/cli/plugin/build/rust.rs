@@ -83,8 +83,8 @@ struct Message {
 fn artifact(said: &[u8]) -> Option<PathBuf> {
     let lines = said.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Message>(line).ok());
-    let files = messages.flat_map(|message| message.filenames);
-    files.filter(|file| file.extension().is_some_and(|extension| extension == "wasm")).next_back()
+    let mut files = messages.flat_map(|message| message.filenames);
+    files.rfind(|file| file.extension().is_some_and(|extension| extension == "wasm"))
 }
 
 #[cfg(test)]

@@ -101,8 +101,8 @@ fn find_python(what: &str) -> Result<(String, String), Exit> {
         None => format!("`{python}` is missing"),
     };
     Err(failed(&format!(
-        "{what}: needs Python {major}.{minor} or newer, but {found}; on Debian: apt-get install python3 python3-venv \
-         (WASMILL_PYTHON names another one)"
+        "{what} is not here, and can be installed by Python {major}.{minor} or newer only, but {found}; on Debian: \
+         apt-get install python3 python3-venv (WASMILL_PYTHON names another one)"
     )))
 }
 
