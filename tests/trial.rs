@@ -50,13 +50,18 @@ fn a_build_answers_events_of_a_stream(store: Store) {
     assert_eq!(lines[3]["answer"]["fault"], "trap");
     assert!(lines[0]["ms"].as_f64().is_some_and(|ms| ms >= 0.0), "{}", lines[0]);
 
+    let failed = site.run(&[&test[..], &["--expect", "ack"]].concat());
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("3 of 4 events not answered as expected"));
+    site.ok(&[&test[..], &["--expect", "retry", "--type", "retry"]].concat());
+
     let compared = site.json(&[&test[..], &["--against", "passthrough.wasm"]].concat());
     assert_eq!(verdicts(&compared, "answer"), pairs(&expected));
     assert!(compared.iter().all(|line| line["against"]["verdict"] == "ack"), "{compared:?}");
     let differ: Vec<bool> = compared.iter().map(|line| line["differs"].as_bool().unwrap()).collect();
     assert_eq!(differ, [false, true, true, true]);
     let table = site.ok(&[&test[..], &["--against", "passthrough.wasm", "--type", "retry"]].concat());
-    assert!(table.contains("retry: not now") && !table.contains("trap"), "{table}");
+    assert!(table.contains("not now") && table.contains("against   ack") && !table.contains("trap"), "{table}");
 
     let picked = site.json(&[&test[..], &["--desc", "--limit", "2"]].concat());
     assert_eq!(verdicts(&picked, "answer"), pairs(&[("d", "fault"), ("c", "reject")]));
