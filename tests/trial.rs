@@ -61,7 +61,10 @@ fn a_build_answers_events_of_a_stream(store: Store) {
     let differ: Vec<bool> = compared.iter().map(|line| line["differs"].as_bool().unwrap()).collect();
     assert_eq!(differ, [false, true, true, true]);
     let table = site.ok(&[&test[..], &["--against", "passthrough.wasm", "--type", "retry"]].concat());
-    assert!(table.contains("not now") && table.contains("against   ack") && !table.contains("trap"), "{table}");
+    assert!(
+        table.contains("not now") && table.contains("against   ack") && !table.contains("trap"),
+        "{table}"
+    );
 
     let picked = site.json(&[&test[..], &["--desc", "--limit", "2"]].concat());
     assert_eq!(verdicts(&picked, "answer"), pairs(&[("d", "fault"), ("c", "reject")]));
