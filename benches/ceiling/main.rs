@@ -1,0 +1,29 @@
+//! What the engine costs, held against what could at best be had: each row of the budget with its floor
+//! or its peer in one run, in alternating rounds. `cargo bench --bench ceiling -- ROW...` prints the rows
+//! named, without a name all of them; docs/performance.md explains them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark fails by panicking")]
+
+mod floor;
+mod line;
+mod own;
+mod rig;
+mod rows;
+mod sides;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+fn main() {
+    // Cargo adds flags of its own, such as `--bench`.
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    if let Some(unknown) = named.iter().find(|name| rows::ALL.iter().all(|(row, _)| row != name)) {
+        let known: Vec<&str> = rows::ALL.iter().map(|(row, _)| *row).collect();
+        eprintln!("there is no row `{unknown}`; there are {}", known.join(", "));
+        std::process::exit(2);
+    }
+    for (row, run) in rows::ALL {
+        if named.is_empty() || named.iter().any(|name| name == row) {
+            run();
+        }
+    }
+}

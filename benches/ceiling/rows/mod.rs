@@ -1,0 +1,7 @@
+//! The rows, one file a subject.
+
+mod append;
+mod claim_settle;
+
+/// Each row's name, and what prints it.
+pub(crate) const ALL: [(&str, fn()); 2] = [("append", append::run), ("claim-settle", claim_settle::run)];
