@@ -1,7 +1,9 @@
 //! The rows, one file a subject.
 
 mod append;
+mod call;
 mod claim_settle;
 
 /// Each row's name, and what prints it.
-pub(crate) const ALL: [(&str, fn()); 2] = [("append", append::run), ("claim-settle", claim_settle::run)];
+pub(crate) const ALL: [(&str, fn()); 3] =
+    [("append", append::run), ("claim-settle", claim_settle::run), ("call", call::run)];
