@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark fails by panicking")]
 
 mod bare;
+mod bare_sqlite;
+mod embedded;
 mod floor;
 mod line;
 mod own;

@@ -3,7 +3,12 @@
 mod append;
 mod call;
 mod claim_settle;
+mod sqlite;
 
 /// Each row's name, and what prints it.
-pub(crate) const ALL: [(&str, fn()); 3] =
-    [("append", append::run), ("claim-settle", claim_settle::run), ("call", call::run)];
+pub(crate) const ALL: &[(&str, fn())] = &[
+    ("append", append::run),
+    ("claim-settle", claim_settle::run),
+    ("call", call::run),
+    ("sqlite", sqlite::run),
+];

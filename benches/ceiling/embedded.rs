@@ -1,0 +1,96 @@
+//! The embedded store in a directory of its own, by itself and under an engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use wasmill::backend::sqlite::{Clock, Location, Mode, Sqlite};
+use wasmill::backend::{Backend, ClaimRequest, Settings, SettleRequest, Settled, Synchronous};
+use wasmill::engine::{self, Plugins, UntilIdle};
+use wasmill::outcome::{Effects, Settlement, Verdict};
+use wasmill::plugin::{Host, HostSettings};
+
+use super::own;
+use super::support::program::built_plugin;
+
+pub(crate) struct Embedded {
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) runtime: Runtime,
+    directory: TempDir,
+}
+
+impl Embedded {
+    /// An empty store.
+    pub(crate) fn open(synchronous: Synchronous) -> Self {
+        let directory = TempDir::new().unwrap();
+        let runtime = Runtime::new().unwrap();
+        let settings = Settings { synchronous, ..Settings::default() };
+        let location = Location::File(directory.path().join("own.db"));
+        let store = runtime.block_on(Sqlite::open(location, Mode::Create, &settings, Clock::System)).unwrap();
+        Self { store: Arc::new(store), runtime, directory }
+    }
+
+    /// Claims everything that was appended and acks it, a batch after the other, as an engine with a
+    /// handler that does nothing.
+    pub(crate) fn claim_ack(&self, events: usize, batch: usize) {
+        self.runtime.block_on(claim_ack(self.store.as_ref(), events, batch));
+    }
+
+    /// Has a whole engine with the smallest handler work off what was appended; events a second.
+    pub(crate) fn engine(&self, host: &Arc<Host>) -> f64 {
+        let file = self.directory.path().join("wasmill.toml");
+        let (plugin, group) = (built_plugin("passthrough"), own::group());
+        let text = format!(
+            "[plugins.p]\npath = {plugin:?}\n[[pipeline]]\nname = \"p\"\nplugin = \"p\"\n\
+             stream = \"{}\"\ngroup = \"{}\"\n",
+            group.stream, group.group
+        );
+        std::fs::write(&file, text).unwrap();
+        let config = wasmill::config::load(&file, &|_| None).unwrap();
+        let ended = self.runtime.block_on(async {
+            let plugins = Plugins::load(Arc::clone(host), &config).await.unwrap();
+            let slot = plugins.slot("p").unwrap();
+            let pipeline =
+                engine::assemble(self.store.as_ref(), &config, &config.pipelines[0], slot).await.unwrap();
+            let settings = engine::Settings {
+                drain_timeout: Duration::from_secs(10),
+                until_idle: Some(UntilIdle::default()),
+                consumer: "bench".to_owned(),
+                hops_max: 32,
+            };
+            let (backend, stop) = (Arc::clone(&self.store) as _, CancellationToken::new());
+            engine::run(backend, vec![pipeline], settings, Arc::default(), None, stop).await
+        });
+        ended[0].summary.events_per_second
+    }
+}
+
+pub(crate) fn host() -> Arc<Host> {
+    Host::new(HostSettings::default()).unwrap()
+}
+
+async fn claim_ack(store: &impl Backend, events: usize, batch: usize) {
+    let group = own::group();
+    let mut done = 0;
+    while done < events {
+        let request = ClaimRequest {
+            group: &group,
+            consumer: "bench",
+            partitions: &[0],
+            limit: batch,
+            lease: Duration::from_secs(30),
+            sweep: false,
+            alone: false,
+        };
+        let leased = store.claim(&request).await.unwrap().leased;
+        assert!(!leased.is_empty(), "{done} of {events} were claimed, and there are no more");
+        let ack = |lease| Settlement { lease, verdict: Verdict::Ack(Effects::default()), plugin: None };
+        let settlements: Vec<Settlement> = leased.into_iter().map(|leased| ack(leased.lease)).collect();
+        let request = SettleRequest { group: &group, consumer: "bench", settlements: &settlements };
+        let answers = store.settle(&request).await.unwrap();
+        assert!(answers.iter().all(|answer| *answer == Settled::Done));
+        done += settlements.len();
+    }
+}
