@@ -12,6 +12,7 @@
 //! # The modules, outermost first
 //!
 //! - [`cli`]: the commands, and what they print
+//! - [`bench`]: loads of a known shape, to measure with
 //! - [`engine`]: the loop of a pipeline
 //! - [`backend`]: the stores; [`plugin`]: the WebAssembly host; [`config`]: the pipeline file.
 //!   None of these three sees another one, or the engine.
@@ -23,6 +24,7 @@
 //! Dependencies point one way, from the top of this list to its end; a test holds that.
 
 pub mod backend;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod engine;

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "backend",
+            "bench",
             "config",
             "engine",
             "event",
@@ -25,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
+    ("bench", &["backend", "engine", "event", "grants", "outcome", "plugin", "retry", "state", "target"]),
     ("engine", &["backend", "config", "event", "grants", "outcome", "plugin", "retry", "state", "telemetry"]),
     ("telemetry", &["backend", "event", "outcome"]),
     ("backend", &["event", "outcome", "query", "retry", "routing", "state", "target"]),

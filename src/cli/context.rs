@@ -156,6 +156,20 @@ impl Context {
         Ok(matches!(self.target(&self.store()?.backend)?, Target::Redis(_)))
     }
 
+    /// The store that a command is to make for itself: the one that is named on the command line, or in
+    /// the file that is named there. `None` where no one names one: a file that merely stands in the
+    /// working directory is not asked.
+    pub(super) fn named_target(&self) -> Result<Option<Target>, Exit> {
+        if self.global.namespace.is_some() {
+            return Err(Exit::usage("this command has a namespace of its own: leave --namespace out"));
+        }
+        match (&self.global.backend, &self.global.config) {
+            (Some(_), _) => self.target(&config::Backend::default()).map(Some),
+            (None, Some(_)) => Ok(self.store()?.backend.target),
+            (None, None) => Ok(None),
+        }
+    }
+
     fn target(&self, backend: &config::Backend) -> Result<Target, Exit> {
         if let Some(url) = &self.global.backend {
             return Target::parse(url, &PathBuf::new())

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod append;
+mod bench;
 mod check;
 mod confirm;
 mod context;
@@ -95,6 +96,9 @@ enum Command {
     /// Look at plugins
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
+    /// Measure: load of a known shape on a store of its own, which is removed afterwards
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Print the JSON Schema of the pipeline file
     Schema,
 }
@@ -125,6 +129,7 @@ fn try_run(cli: Cli) -> Result<(), Exit> {
             Command::Group(command) => group::run(&context, command).await,
             Command::DeadLetter(command) => dead_letter::run(&context, command).await,
             Command::Plugin(command) => plugin::run(&context, command).await,
+            Command::Bench(command) => bench::run(&context, command).await,
             Command::Schema => output::json_pretty(&crate::config::schema()),
         }
     });

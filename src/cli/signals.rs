@@ -14,16 +14,30 @@ const INTERRUPTED: i32 = 130;
 /// # Errors
 /// The process cannot listen to signals.
 pub(super) fn listen(stop: CancellationToken) -> Result<(), Exit> {
+    let first = "draining: running attempts finish; a second signal ends at once";
+    let last = || "ended by a second signal; what was held comes again once its lease has run out".to_owned();
+    listen_saying(stop, first, last)
+}
+
+/// The same with other words: those of the first signal, and those of the second.
+///
+/// # Errors
+/// The process cannot listen to signals.
+pub(super) fn listen_saying(
+    stop: CancellationToken,
+    first: &'static str,
+    last: impl FnOnce() -> String + Send + 'static,
+) -> Result<(), Exit> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(async move {
         let mut next = async move || {
             tokio::select! { _ = terminate.recv() => "SIGTERM", _ = interrupt.recv() => "SIGINT" }
         };
         let name = next().await;
-        tracing::info!(signal = name, "draining: running attempts finish; a second signal ends at once");
+        tracing::info!(signal = name, "{first}");
         stop.cancel();
         next().await;
-        output::note("ended by a second signal; what was held comes again once its lease has run out");
+        output::note(&last());
         std::process::exit(INTERRUPTED);
     });
     Ok(())

@@ -113,6 +113,11 @@ impl Keys {
         format!("{}*", escape_glob(&self.fences(group)))
     }
 
+    /// A pattern for SCAN that finds every key of this namespace, and none of another.
+    pub(super) fn every_pattern(&self) -> String {
+        format!("{}*", escape_glob(&self.prefix))
+    }
+
     /// A pattern for SCAN that finds the metadata of all streams.
     pub(super) fn meta_pattern(&self) -> String {
         format!("{}meta:*", escape_glob(&self.prefix))
@@ -178,6 +183,7 @@ mod tests {
     fn patterns_match_only_what_is_meant() {
         let keys = Keys::new("a*[b]");
         let stream = Name::existing("s?x").unwrap();
+        assert_eq!(keys.every_pattern(), "rheo:a\\*\\[b\\]:*");
         assert_eq!(keys.meta_pattern(), "rheo:a\\*\\[b\\]:meta:*");
         assert_eq!(keys.group_pattern(&stream), "rheo:a\\*\\[b\\]:gmeta:s\\?x:*");
         assert_eq!(keys.stream_of_meta("rheo:a*[b]:meta:x:y"), Some("x:y"));

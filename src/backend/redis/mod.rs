@@ -36,6 +36,7 @@ use state::GroupState;
 
 mod append;
 mod claim;
+mod clear;
 mod codec;
 mod connection;
 mod errors;

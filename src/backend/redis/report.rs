@@ -1,6 +1,7 @@
 //! What `check` wants to know of a server.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::Redis;
 use super::connection::Effect;
@@ -62,6 +63,29 @@ impl Redis {
         let save = config.iter().find(|(name, _)| name == b"save").map(|(_, value)| !value.is_empty());
         Ok(report(&info, save))
     }
+
+    /// The time that the server has spent on the processor since it started: that of the thread which
+    /// runs commands, where it says so, else of the whole process. `None` where it does not tell.
+    ///
+    /// # Errors
+    /// Those of the store; that the server refuses the question is none.
+    pub async fn processor_time(&self) -> Result<Option<Duration>> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("INFO").arg("cpu");
+        let mut answers = Answers::new(self.connection.pipeline(&pipe, Effect::None).await?);
+        let info = answers.next().ok().map(text_or_empty).transpose()?.unwrap_or_default();
+        Ok(processor_time(&info))
+    }
+}
+
+fn processor_time(info: &str) -> Option<Duration> {
+    let seconds = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().parse::<f64>().ok()
+    };
+    let sum =
+        |of: &str| Some(seconds(&format!("used_cpu_sys{of}"))? + seconds(&format!("used_cpu_user{of}"))?);
+    Duration::try_from_secs_f64(sum("_main_thread").or_else(|| sum(""))?).ok()
 }
 
 /// `saves`: whether snapshots are configured, where it is known.
@@ -99,6 +123,15 @@ mod tests {
         let unknown = report("", None);
         assert_eq!(unknown, ServerReport::default());
         assert_eq!(unknown.is_supported(), None);
+    }
+
+    #[test]
+    fn the_thread_that_runs_commands_counts_where_it_is_told() {
+        let old = "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.0\r\n";
+        assert_eq!(processor_time(old), Some(Duration::from_millis(3500)));
+        let new = format!("{old}used_cpu_sys_main_thread:0.25\r\nused_cpu_user_main_thread:0.5\r\n");
+        assert_eq!(processor_time(&new), Some(Duration::from_millis(750)));
+        assert_eq!(processor_time(""), None);
     }
 
     #[test]
