@@ -4,6 +4,7 @@
 // Helpers of tests are tests, which the lint does not know of this kind of crate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod counted;
 mod effects;
 mod explain;
 mod faults;
