@@ -83,7 +83,77 @@ fn engine_whose_handler_works(store: Store) {
     nothing_left(&site);
 }
 
-on_every_store!(append, claim_settle, engine, engine_whose_handler_works);
+fn effects(store: Store) {
+    let (site, lines) = bench(store, &["effects", "--events", "300", "--partitions", "2"]);
+    assert_eq!(lines.len(), 1);
+    plausible(&lines[0], &site, 300);
+    nothing_left(&site);
+}
+
+fn latency(store: Store) {
+    let (site, lines) = bench(store, &["latency", "--rate", "500", "--events", "100", "--partitions", "2"]);
+    assert_eq!(lines.len(), 1);
+    plausible(&lines[0], &site, 100);
+    assert_eq!(lines[0]["variant"], "500 events/s");
+    // No faster than asked for; the first event comes an interval after the start.
+    assert!(lines[0]["events_per_second_max"].as_f64().unwrap() <= 505.0, "{}", lines[0]);
+    nothing_left(&site);
+}
+
+/// Appends one by one, far slower than they are to start: the wait for its append is part of an event's
+/// latency.
+fn latency_where_appends_fall_behind(store: Store) {
+    let site = Site::new(store);
+    let (events, rate) = (3000.0, 1e6);
+    let args = ["bench", "latency", "--rate", "1000000", "--events", "3000", "--batch", "1", "--rounds", "1"];
+    let line = site.json(&args).remove(0);
+    let took_us = 1e6 * events / line["events_per_second"].as_f64().unwrap();
+    let behind_us = took_us - 1e6 * events / rate;
+    assert!(behind_us > 0.0 && line["max_us"].as_f64().unwrap() > behind_us / 2.0, "{line}");
+    nothing_left(&site);
+}
+
+/// Pairs of lines, much before little, and then a ratio for each pair.
+fn compared(site: &Site, lines: &[Value], variants: &[&str]) {
+    assert_eq!(lines.len(), variants.len() / 2 * 3);
+    let (sides, ratios) = lines.split_at(variants.len());
+    for (line, variant) in sides.iter().zip(variants) {
+        plausible(line, site, 100);
+        assert_eq!(line["variant"], *variant);
+    }
+    for (line, variants) in ratios.iter().zip(variants.chunks(2)) {
+        assert_eq!((&line["variant"], &line["against"]), (&variants[0].into(), &variants[1].into()));
+        let [min, median, max] = ["min", "median", "max"].map(|name| line[name].as_f64().unwrap());
+        assert!(0.0 < min && min <= median && median <= max, "{line}");
+        let of = if matches!(site.store, Store::Sqlite) { "time" } else { "server CPU" };
+        assert_eq!(line["of"], of);
+    }
+}
+
+fn backlog(store: Store) {
+    let (site, lines) = bench(store, &["backlog", "--backlog", "500", "--events", "100"]);
+    compared(&site, &lines, &["500 waiting", "5 waiting"]);
+    nothing_left(&site);
+}
+
+fn pending(store: Store) {
+    let args = ["pending", "--pending", "500", "--events", "100", "--partitions", "2"];
+    let (site, lines) = bench(store, &args);
+    compared(&site, &lines, &["500 leased", "5 leased", "500 parked", "5 parked"]);
+    nothing_left(&site);
+}
+
+on_every_store!(
+    append,
+    backlog,
+    claim_settle,
+    effects,
+    engine,
+    engine_whose_handler_works,
+    latency,
+    latency_where_appends_fall_behind,
+    pending,
+);
 
 #[test]
 fn the_table_names_what_it_shows() {

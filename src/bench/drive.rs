@@ -23,8 +23,8 @@ pub const BATCH_MAX: usize = SETTLE_BATCH_MAX;
 /// Lease of what is claimed and settled at once.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Between two claims of a worker that also look for leases that ran out, as an engine with this lease
-/// does.
+/// Between two claims of a worker that also look for leases that ran out, once it has seen all: as an
+/// engine with this lease does.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Batches that a worker holds, out of which it settles in any order.
@@ -38,6 +38,15 @@ const PARKED: Duration = Duration::from_secs(3600);
 
 /// How long workers that find nothing wait for what others hold.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How claimed events end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// All are acked.
+    Ack,
+    /// Of a hundred, 95 are acked, 4 are parked and 1 becomes a dead letter.
+    Mixed,
+}
 
 /// A new stream with one group.
 pub(super) async fn make(site: &Site, shape: &Shape) -> Result<GroupKey> {
@@ -99,6 +108,7 @@ pub(super) async fn consume(
     group: &GroupKey,
     events: u64,
     shape: &Shape,
+    ending: Ending,
 ) -> Result<Histogram<u64>> {
     let left = Arc::new(AtomicU64::new(events));
     let mut workers = JoinSet::new();
@@ -109,9 +119,10 @@ pub(super) async fn consume(
             consumer: format!("bench-{number}"),
             partitions: (0..shape.partitions).collect(),
             batch: shape.batch,
+            ending,
             left: Arc::clone(&left),
             random: StdRng::seed_from_u64(number as u64),
-            swept: Instant::now(),
+            sweep_at: Instant::now(),
             stop: site.stop().clone(),
         };
         workers.spawn(worker.run());
@@ -143,10 +154,11 @@ struct Worker {
     consumer: String,
     partitions: Vec<u32>,
     batch: usize,
+    ending: Ending,
     /// Events that no one has claimed.
     left: Arc<AtomicU64>,
     random: StdRng,
-    swept: Instant,
+    sweep_at: Instant,
     stop: CancellationToken,
 }
 
@@ -185,7 +197,8 @@ impl Worker {
     async fn claim(&mut self, wanted: usize) -> Result<Vec<Lease>> {
         let since = Instant::now();
         loop {
-            let sweep = self.swept.elapsed() >= SWEEP_EVERY;
+            let sent = Instant::now();
+            let sweep = sent >= self.sweep_at;
             let request = ClaimRequest {
                 group: &self.group,
                 consumer: &self.consumer,
@@ -196,8 +209,8 @@ impl Worker {
                 alone: false,
             };
             let leased = self.backend.claim(&request).await?.leased;
-            if sweep {
-                self.swept = Instant::now();
+            if sweep && leased.len() < wanted {
+                self.sweep_at = sent + SWEEP_EVERY;
             }
             if !leased.is_empty() {
                 self.left.fetch_add((wanted - leased.len()) as u64, Ordering::AcqRel);
@@ -210,7 +223,8 @@ impl Worker {
     }
 
     async fn settle(&self, leases: Vec<Lease>) -> Result<()> {
-        let settlements: Vec<Settlement> = leases.into_iter().map(settlement).collect();
+        let settlements: Vec<Settlement> =
+            leases.into_iter().map(|lease| settlement(lease, self.ending)).collect();
         let request =
             SettleRequest { group: &self.group, consumer: &self.consumer, settlements: &settlements };
         let answers = self.backend.settle(&request).await?;
@@ -221,10 +235,10 @@ impl Worker {
     }
 }
 
-/// Of a hundred events 95 are acked, 4 are parked and 1 becomes a dead letter.
-fn settlement(lease: Lease) -> Settlement {
+fn settlement(lease: Lease, ending: Ending) -> Settlement {
     let reason = || "the upstream service did not answer".to_owned();
     let verdict = match lease.sequence % 100 {
+        _ if ending == Ending::Ack => Verdict::Ack(Effects::default()),
         0 => Verdict::DeadLetter { cause: Cause::Rejected, reason: reason(), failure: None },
         1..=4 => Verdict::Retry { delay: PARKED, reason: reason(), failure: FailureKind::Retry },
         _ => Verdict::Ack(Effects::default()),

@@ -18,6 +18,9 @@ use crate::outcome::{Fault, OnFault, Outcome};
 use crate::plugin::Plugin;
 use crate::retry::RetryPolicy;
 
+/// The name of the one pipeline.
+pub(super) const PIPELINE: &str = "bench";
+
 /// Events that a pipeline holds, at least: what a pipeline file that does not say gets.
 const IN_FLIGHT_MAX: usize = 256;
 
@@ -91,7 +94,7 @@ pub(super) fn settings(until_idle: Option<UntilIdle>) -> Settings {
 
 pub(super) fn pipeline(shape: &Shape, group: &GroupKey, handler: Arc<dyn Handler>) -> Pipeline {
     Pipeline {
-        name: "bench".into(),
+        name: PIPELINE.into(),
         group: group.clone(),
         partitions: (0..shape.partitions).collect(),
         concurrency: shape.concurrency,

@@ -11,18 +11,23 @@ use crate::backend;
 use crate::plugin::{HostError, LoadError};
 
 pub mod append;
+pub mod backlog;
 pub mod claim_settle;
 mod drive;
+pub mod effects;
 pub mod engine;
 pub mod guest;
+pub mod latency;
 mod meter;
+pub mod pending;
 mod site;
 mod summary;
+mod turnover;
 
 pub use drive::BATCH_MAX;
 pub use meter::{Round, Spent};
 pub use site::{NAMESPACE, Site};
-pub use summary::{Percentiles, Summary};
+pub use summary::{Percentiles, Spread, Summary};
 
 /// Smallest payload: a JSON object with one text.
 pub const PAYLOAD_BYTES_MIN: usize = "{\"text\":\"\"}".len();

@@ -29,6 +29,27 @@ pub struct Summary {
     pub server_cpu_us_per_event: Option<f64>,
 }
 
+/// The median of some figures, and how far they go apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle one; of an even number the mean of the two in the middle.
+    pub median: f64,
+    /// The lowest.
+    pub min: f64,
+    /// The highest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// That of these figures, to a hundredth; all zero where there are none.
+    #[must_use]
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let figures = sorted(figures);
+        let end = |figure: Option<&f64>| rounded(figure.copied().unwrap_or_default());
+        Self { median: rounded(middle(&figures)), min: end(figures.first()), max: end(figures.last()) }
+    }
+}
+
 /// How long something took, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
@@ -56,17 +77,17 @@ impl Summary {
         for round in rounds {
             merge(&mut latency, &round.latency)?;
         }
-        let rates = sorted(rounds.iter().map(Round::events_per_second));
+        let rate = Spread::of(rounds.iter().map(Round::events_per_second));
         let server: Option<Vec<f64>> = rounds.iter().map(Round::server_us).collect();
         Ok(Some(Self {
             rounds: rounds.len(),
             events: first.events,
-            events_per_second: rounded(middle(&rates)),
-            events_per_second_min: rounded(rates.first().copied().unwrap_or_default()),
-            events_per_second_max: rounded(rates.last().copied().unwrap_or_default()),
+            events_per_second: rate.median,
+            events_per_second_min: rate.min,
+            events_per_second_max: rate.max,
             latency: Percentiles::of(&latency),
-            client_cpu_us_per_event: rounded(median(rounds.iter().map(Round::client_us))),
-            server_cpu_us_per_event: server.map(|server| rounded(median(server))),
+            client_cpu_us_per_event: Spread::of(rounds.iter().map(Round::client_us)).median,
+            server_cpu_us_per_event: server.map(|server| Spread::of(server).median),
         }))
     }
 }
@@ -89,17 +110,13 @@ impl Percentiles {
     }
 }
 
-/// The middle one; of an even number the mean of the two in the middle; 0 of none.
-pub(super) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    middle(&sorted(figures))
-}
-
 fn sorted(figures: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);
     figures
 }
 
+/// The middle one; of an even number the mean of the two in the middle; 0 of none.
 fn middle(sorted: &[f64]) -> f64 {
     let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
     let middle = sorted.len() / 2;
@@ -145,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_middle_of_an_even_number_lies_between_two() {
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(median([]), 0.0);
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
+        assert_eq!(Spread::of([]), Spread { median: 0.0, min: 0.0, max: 0.0 });
     }
 }

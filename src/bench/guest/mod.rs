@@ -10,7 +10,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap};
 
 use super::{Error, Result};
-use crate::event::random_id;
+use crate::event::{Name, random_id};
 use crate::plugin::{Host, HostSettings, Plugin, PluginSpec};
 
 mod module;
@@ -32,7 +32,7 @@ const WIT: [&[(&str, &str)]; 3] = [
 ];
 
 /// What a handler does before it answers that all is well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Nothing.
     Nothing,
@@ -40,6 +40,17 @@ pub enum Work {
     Compute(Duration),
     /// It sleeps for this time, and holds nothing but its instance.
     Wait(Duration),
+    /// It appends an event to this stream, and writes a key of this bucket: one of 64 keys, the character
+    /// that stands so far behind `0` as the last six bits of the event's sequence say, which is the
+    /// key of the appended event too.
+    Effects {
+        /// The stream; it is granted.
+        stream: Name,
+        /// The bucket's name as the guest knows it.
+        bucket: String,
+        /// The appended event's payload.
+        payload: String,
+    },
 }
 
 impl Work {
@@ -63,6 +74,7 @@ impl fmt::Display for Work {
             Self::Nothing => f.write_str("noop"),
             Self::Compute(time) => write!(f, "computes {time:?}"),
             Self::Wait(time) => write!(f, "waits {time:?}"),
+            Self::Effects { .. } => f.write_str("effects"),
         }
     }
 }
@@ -77,7 +89,7 @@ impl Guest {
     ///
     /// # Errors
     /// The host does not start, or a temporary file cannot be written.
-    pub async fn load(work: Work) -> Result<Self> {
+    pub async fn load(work: &Work) -> Result<Self> {
         let module = module::working(work);
         let component =
             component(&module).map_err(|why| Error::Wrong(format!("its guest cannot be made: {why}")))?;
@@ -85,7 +97,11 @@ impl Guest {
         let path = folder.0.join("guest.wasm");
         std::fs::write(&path, component).map_err(|error| Error::File { path: path.clone(), error })?;
         let host = Host::new(HostSettings { cache_dir: Some(folder.0.join("compiled")) })?;
-        Ok(Self { plugin: host.load(&PluginSpec::new("bench", &path)).await? })
+        let mut spec = PluginSpec::new("bench", &path);
+        if let Work::Effects { stream, .. } = work {
+            spec.grants.streams.push(stream.clone());
+        }
+        Ok(Self { plugin: host.load(&spec).await? })
     }
 }
 

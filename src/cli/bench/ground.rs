@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use super::LoadArgs;
+use super::load::LoadArgs;
 use crate::bench::{self, Error, Round, Shape, Site};
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
@@ -56,16 +56,12 @@ impl Ground {
         shape: &Shape,
         round: impl AsyncFn(&Site, &Shape) -> bench::Result<Round>,
     ) -> Result<Vec<Round>, Exit> {
-        let warm_up = Shape { events: (shape.events / WARM_UP).max(1), ..*shape };
+        let warm_up = warm_up(shape);
         self.on_site(async |site| round(site, &warm_up).await).await?;
         let mut rounds = Vec::new();
         for number in 1..=load.rounds {
             let done = self.on_site(async |site| round(site, shape).await).await?;
-            tracing::info!(
-                events_per_second = format!("{:.0}", done.events_per_second()),
-                "round {number} of {}",
-                load.rounds
-            );
+            say(number, load.rounds, &done);
             rounds.push(done);
         }
         Ok(rounds)
@@ -101,6 +97,17 @@ impl Ground {
     fn remember(&self, remains: Option<String>) {
         *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = remains;
     }
+}
+
+/// A shorter round, after which the stores and this process are warm.
+pub(super) fn warm_up(shape: &Shape) -> Shape {
+    Shape { events: (shape.events / WARM_UP).max(1), ..*shape }
+}
+
+/// Says how far it has come.
+pub(super) fn say(number: u32, of: u32, round: &Round) {
+    let rate = format!("{:.0}", round.events_per_second());
+    tracing::info!(events_per_second = rate, "round {number} of {of}");
 }
 
 /// Says which server it is that cannot be used; a file is named by its error.

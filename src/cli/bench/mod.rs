@@ -1,30 +1,28 @@
 //! `wasmill bench`.
 
-use std::time::Duration;
+use clap::Subcommand;
 
-use clap::{Args, Subcommand};
-
+use self::compare::{Comparison, Side};
 use self::ground::Ground;
-use self::report::{What, report};
+use self::load::{EVENTS, LoadArgs};
+use self::report::What;
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
-use crate::backend::PARTITIONS_MAX;
 use crate::bench::guest::{Guest, Work};
-use crate::bench::{self, BATCH_MAX, Error, PAYLOAD_BYTES_MIN, Shape, Site};
-use crate::config;
+use crate::bench::pending::Held;
+use crate::bench::{self, Error, Shape, Site};
 
+mod compare;
 mod ground;
+mod load;
 mod report;
-
-/// Largest payload; with what else is in an event it stays below what a store takes.
-const PAYLOAD_BYTES_MAX: usize = 4_000_000;
-
-/// A handler that takes longer would measure nothing but itself.
-const WORK_MAX: Duration = Duration::from_secs(10);
 
 /// Handlers at the same time, as in a pipeline file that does not say.
 const HANDLERS: u32 = 8;
+
+/// What is much, in the scenarios that hold it against little, is so many times as much.
+const MUCH: u64 = 100;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BenchCommand {
@@ -37,106 +35,104 @@ pub(super) enum BenchCommand {
         #[command(flatten)]
         load: LoadArgs,
         /// What the handler does: `noop`, or a time. Below 1 ms it computes, from 1 ms on it waits
-        #[arg(long, value_name = "WORK", default_value = "noop", value_parser = work)]
+        #[arg(long, value_name = "WORK", default_value = "noop", value_parser = load::work)]
         work: Work,
     },
-}
-
-/// What load is made.
-#[derive(Debug, Args)]
-pub(super) struct LoadArgs {
-    /// Events of a round
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    events: u64,
-    /// Bytes of an event's payload
-    #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = payload)]
-    payload: usize,
-    /// Events of one call of the store; the engine chooses its own batches
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = batch)]
-    batch: usize,
-    /// Callers of the store at the same time, or handlers [default: 1, or 8 handlers]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    concurrency: Option<u32>,
-    /// Partitions of the stream
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(PARTITIONS_MAX)))]
-    partitions: u32,
-    /// Rounds, each on a store of its own; a shorter one goes before them, and does not count
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-}
-
-impl LoadArgs {
-    fn shape(&self, concurrency_default: u32) -> Shape {
-        Shape {
-            events: self.events,
-            payload_bytes: self.payload,
-            batch: self.batch,
-            concurrency: self.concurrency.unwrap_or(concurrency_default) as usize,
-            partitions: self.partitions,
-        }
-    }
+    /// The same with a handler that appends an event to another stream and writes its state
+    Effects(LoadArgs),
+    /// Append events at a steady rate: how long until the handler is called
+    Latency {
+        #[command(flatten)]
+        load: LoadArgs,
+        /// Events a second
+        #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        rate: u32,
+    },
+    /// What an event costs behind a large backlog, against one of a hundredth
+    Backlog {
+        #[command(flatten)]
+        load: LoadArgs,
+        /// Events that wait
+        #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(MUCH..=1_000_000_000))]
+        backlog: u64,
+    },
+    /// What an event costs beside many leases and parked events, against a hundredth of them
+    Pending {
+        #[command(flatten)]
+        load: LoadArgs,
+        /// Events that are leased, and as many that are parked
+        #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(MUCH..=1_000_000_000))]
+        pending: u64,
+    },
 }
 
 pub(super) async fn run(context: &Context, command: BenchCommand) -> Result<(), Exit> {
     let ground = Ground::new(context)?;
     match command {
         BenchCommand::Append(load) => {
-            let shape = load.shape(1);
+            let shape = load.shape(EVENTS, 1);
             let round = async |site: &Site, shape: &Shape| bench::append::round(site, shape).await;
             let rounds = ground.rounds(&load, &shape, round).await?;
             let latency_of = format!("one append of {}", events(&shape));
-            let what = What { scenario: "append", variant: None, shape: &shape, latency_of: &latency_of };
-            report(context, &ground, what, &rounds)
+            What::new("append", &shape, &latency_of).report(context, &ground, &rounds)
         }
         BenchCommand::ClaimSettle(load) => {
-            let shape = load.shape(1);
+            let shape = load.shape(EVENTS, 1);
             let round = async |site: &Site, shape: &Shape| bench::claim_settle::round(site, shape).await;
             let rounds = ground.rounds(&load, &shape, round).await?;
-            let latency_of = format!("a claim and a settlement of {}", events(&shape));
-            let what =
-                What { scenario: "claim-settle", variant: None, shape: &shape, latency_of: &latency_of };
-            report(context, &ground, what, &rounds)
+            What::new("claim-settle", &shape, &claim_and_settlement(&shape)).report(context, &ground, &rounds)
         }
         BenchCommand::Engine { load, work } => {
-            let shape = load.shape(HANDLERS);
-            let guest = Guest::load(work).await?;
+            let shape = load.shape(EVENTS, HANDLERS);
+            let guest = Guest::load(&work).await?;
             let round = async |site: &Site, shape: &Shape| bench::engine::round(site, shape, &guest).await;
             let rounds = ground.rounds(&load, &shape, round).await?;
-            let (variant, latency_of) = (work.to_string(), "a call of the handler");
-            let what = What { scenario: "engine", variant: Some(&variant), shape: &shape, latency_of };
-            report(context, &ground, what, &rounds)
+            let what = What::new("engine", &shape, "a call of the handler");
+            what.variant(&work.to_string()).report(context, &ground, &rounds)
+        }
+        BenchCommand::Effects(load) => {
+            let shape = load.shape(EVENTS, HANDLERS);
+            let guest = bench::effects::guest(shape.payload_bytes).await?;
+            let round = async |site: &Site, shape: &Shape| bench::effects::round(site, shape, &guest).await;
+            let rounds = ground.rounds(&load, &shape, round).await?;
+            What::new("effects", &shape, "a call of the handler").report(context, &ground, &rounds)
+        }
+        BenchCommand::Latency { load, rate } => {
+            let shape = load.shape(u64::from(rate) * 2, HANDLERS);
+            let guest = Guest::load(&Work::Nothing).await?;
+            let round = async |site: &Site, shape: &Shape| {
+                bench::latency::round(site, shape, &guest, f64::from(rate)).await
+            };
+            let rounds = ground.rounds(&load, &shape, round).await?;
+            let what = What::new("latency", &shape, "from an event's moment until its handler is called");
+            what.variant(&format!("{rate} events/s")).report(context, &ground, &rounds)
+        }
+        BenchCommand::Backlog { load, backlog } => {
+            let shape = load.shape(EVENTS, 1);
+            let latency_of = claim_and_settlement(&shape);
+            let comparison =
+                Comparison { what: What::new("backlog", &shape, &latency_of), rounds: load.rounds };
+            let sides = [backlog, backlog / MUCH].map(Side::backlog);
+            comparison.run(context, &ground, &sides).await
+        }
+        BenchCommand::Pending { load, pending } => {
+            let shape = load.shape(EVENTS, 1);
+            let latency_of = claim_and_settlement(&shape);
+            let comparison =
+                Comparison { what: What::new("pending", &shape, &latency_of), rounds: load.rounds };
+            let sides = [Held::Leased, Held::Parked]
+                .map(|held| [pending, pending / MUCH].map(|size| Side::pending(held, size)));
+            comparison.run(context, &ground, sides.as_flattened()).await
         }
     }
+}
+
+fn claim_and_settlement(shape: &Shape) -> String {
+    format!("a claim and a settlement of {}", events(shape))
 }
 
 fn events(shape: &Shape) -> String {
     output::count(shape.batch as u64, "event")
-}
-
-fn payload(text: &str) -> Result<usize, String> {
-    between(text, PAYLOAD_BYTES_MIN, PAYLOAD_BYTES_MAX)
-}
-
-fn batch(text: &str) -> Result<usize, String> {
-    between(text, 1, BATCH_MAX)
-}
-
-fn between(text: &str, least: usize, most: usize) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("not a whole number from {least} to {most}"))
-}
-
-/// `noop`, microseconds, or a duration as elsewhere.
-fn work(text: &str) -> Result<Work, String> {
-    if text == "noop" {
-        return Ok(Work::Nothing);
-    }
-    let us = text.strip_suffix("us").or_else(|| text.strip_suffix("µs"));
-    if let Some(us) = us.and_then(|us| us.parse().ok()) {
-        return Ok(Work::of(Duration::from_micros(us)));
-    }
-    let time = config::duration(text).map_err(|_| "`noop`, or a time such as `50us` or `5ms`")?;
-    if time > WORK_MAX { Err(format!("at most {WORK_MAX:?}")) } else { Ok(Work::of(time)) }
 }
 
 impl From<Error> for Exit {
@@ -147,25 +143,6 @@ impl From<Error> for Exit {
             Error::Host(_) | Error::Load(_) | Error::File { .. } | Error::Wrong(_) | Error::Interrupted => {
                 Self::Failed(error.into())
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_is_nothing_or_a_time() {
-        let us = Duration::from_micros;
-        assert_eq!(work("noop"), Ok(Work::Nothing));
-        assert_eq!(work("0us"), Ok(Work::Nothing));
-        assert_eq!(work("50us"), Ok(Work::Compute(us(50))));
-        assert_eq!(work("50µs"), Ok(Work::Compute(us(50))));
-        assert_eq!(work("1000us"), Ok(Work::Wait(us(1000))));
-        assert_eq!(work("5ms"), Ok(Work::Wait(us(5000))));
-        for wrong in ["", "50", "us", "1.5ms", "-1us", "1h"] {
-            assert!(work(wrong).is_err(), "{wrong}");
         }
     }
 }
