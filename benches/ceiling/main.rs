@@ -10,6 +10,7 @@ mod embedded;
 mod floor;
 mod line;
 mod own;
+mod peers;
 mod rig;
 mod rows;
 mod sides;
@@ -19,14 +20,15 @@ mod support;
 fn main() {
     // Cargo adds flags of its own, such as `--bench`.
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    if let Some(unknown) = named.iter().find(|name| rows::ALL.iter().all(|(row, _)| row != name)) {
-        let known: Vec<&str> = rows::ALL.iter().map(|(row, _)| *row).collect();
+    let known = || rows::ALL.iter().chain(rows::BY_NAME);
+    if let Some(unknown) = named.iter().find(|name| known().all(|(row, _)| row != name)) {
+        let known: Vec<&str> = known().map(|(row, _)| *row).collect();
         eprintln!("there is no row `{unknown}`; there are {}", known.join(", "));
         std::process::exit(2);
     }
-    for (row, run) in rows::ALL {
-        if named.is_empty() || named.iter().any(|name| name == row) {
-            run();
-        }
+    if named.is_empty() {
+        rows::ALL.iter().for_each(|(_, run)| run());
+    } else {
+        known().filter(|(row, _)| named.iter().any(|name| name == row)).for_each(|(_, run)| run());
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Rig {
     pub(crate) store: Redis,
     pub(crate) plain: MultiplexedConnection,
     runtime: Runtime,
-    _server: RedisServer,
+    server: RedisServer,
 }
 
 impl Rig {
@@ -31,7 +31,12 @@ impl Rig {
             let client = redis::Client::open(server.url()).unwrap();
             (store, client.get_multiplexed_async_connection().await.unwrap())
         });
-        Self { store, plain, runtime, _server: server }
+        Self { store, plain, runtime, server }
+    }
+
+    /// The server's address for a client.
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
     }
 
     /// Runs something that asks the server, and gives what that cost the thread that runs commands, in

@@ -3,6 +3,7 @@
 mod append;
 mod call;
 mod claim_settle;
+mod peers;
 mod sqlite;
 
 /// Each row's name, and what prints it.
@@ -11,4 +12,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("claim-settle", claim_settle::run),
     ("call", call::run),
     ("sqlite", sqlite::run),
+    ("peers", peers::run),
 ];
+
+/// What runs only when it is named.
+pub(crate) const BY_NAME: &[(&str, fn())] = &[("peers-settings", peers::settings)];
