@@ -8,7 +8,6 @@ mod bare;
 mod bare_sqlite;
 mod embedded;
 mod floor;
-mod ground;
 mod line;
 mod own;
 mod peers;

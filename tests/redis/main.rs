@@ -11,6 +11,7 @@ mod faults;
 mod group_control;
 mod healing;
 mod kit;
+mod leasing;
 mod lost_groups;
 mod peers;
 mod redrive;

@@ -3,9 +3,6 @@
 mod append;
 mod call;
 mod claim_settle;
-mod engine;
-mod flat;
-mod latency;
 mod peers;
 mod sqlite;
 
@@ -16,9 +13,6 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("call", call::run),
     ("sqlite", sqlite::run),
     ("peers", peers::run),
-    ("engine", engine::run),
-    ("latency", latency::run),
-    ("flat", flat::run),
 ];
 
 /// What runs only when it is named.

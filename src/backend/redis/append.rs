@@ -85,9 +85,9 @@ impl Redis {
         call.arg(partitions);
         for (p, places) in sections {
             call.arg(p).arg(places.len());
-            for &place in places {
-                add_event(&mut call, &events[place], &ids[place]);
-            }
+        }
+        for &place in sections.values().flatten() {
+            add_event(&mut call, &events[place], &ids[place]);
         }
         call
     }
@@ -109,16 +109,28 @@ impl Redis {
 
 /// One event, as `lua/lib/add.lua` takes it.
 pub(super) fn add_event(call: &mut Cmd, event: &NewEvent, id: &str) {
-    let shape = match (&event.key, &event.event_type) {
-        (None, None) => "",
-        (Some(_), None) => "k",
-        (None, Some(_)) => "t",
-        (Some(_), Some(_)) => "kt",
-    };
-    call.arg(id).arg(event.timestamp.as_deref().unwrap_or_default()).arg(shape);
-    call.arg(event.key.as_deref().unwrap_or_default());
-    call.arg(event.event_type.as_deref().unwrap_or_default());
-    call.arg(event.metadata.as_str()).arg(event.payload.as_str());
+    let plain = event.timestamp.is_none() && event.metadata.as_str() == "{}";
+    call.arg(match (plain, &event.key, &event.event_type) {
+        (true, None, None) => "n",
+        (true, Some(_), None) => "k",
+        (true, None, Some(_)) => "t",
+        (true, Some(_), Some(_)) => "b",
+        (false, None, None) => "N",
+        (false, Some(_), None) => "K",
+        (false, None, Some(_)) => "T",
+        (false, Some(_), Some(_)) => "B",
+    });
+    call.arg(id);
+    if !plain {
+        call.arg(event.timestamp.as_deref().unwrap_or_default()).arg(event.metadata.as_str());
+    }
+    if let Some(key) = &event.key {
+        call.arg(key);
+    }
+    if let Some(event_type) = &event.event_type {
+        call.arg(event_type);
+    }
+    call.arg(event.payload.as_str());
 }
 
 /// The places of the batch by partition, in their order.

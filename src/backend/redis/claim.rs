@@ -4,6 +4,7 @@
 //! of Lua and no one sees an entry between reading and leasing. Everything else is leased first, by a
 //! script that answers ids, and read afterwards.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redis::{Pipeline, Value};
@@ -171,7 +172,9 @@ impl Redis {
 
     /// Reads and leases each share's new entries in one transaction. Returns how many were read.
     async fn read_new(&self, taking: &mut Taking<'_>, shares: &[Share]) -> Result<Vec<usize>> {
-        let mut values = self.connection.transaction(&self.read_pipe(taking, shares), Effect::None).await?;
+        let partitions = self.partitions_of(&taking.request.group.stream).await?;
+        let pipe = self.read_pipe(taking, partitions, shares);
+        let mut values = self.connection.transaction(&pipe, Effect::None).await?;
         if values.len() != shares.len() + 2 {
             return Err(reply::unexpected("a claim's transaction"));
         }
@@ -185,12 +188,16 @@ impl Redis {
             self.begun(taking, shares, begun).await?;
         }
 
-        let mut entries = Vec::with_capacity(shares.len());
+        let (mut entries, mut refused) = (Vec::with_capacity(shares.len()), None);
         for read in reads {
             entries.push(match read {
                 // Just restored, or never made: the next claim reads there.
                 Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => Vec::new(),
-                read => reply::read_entries(checked(read)?)?,
+                Value::ServerError(error) => {
+                    refused = refused.or(Some(server_error(&error)));
+                    Vec::new()
+                }
+                read => reply::read_entries(read)?,
             });
         }
         let counts = entries.iter().map(Vec::len).collect();
@@ -202,14 +209,12 @@ impl Redis {
             leased => array(leased)?,
         };
         for ((share, entries), row) in shares.iter().zip(entries).zip(rows) {
-            if !entries.is_empty() {
-                self.accept(taking, share, entries, row).await?;
-            }
+            self.accept(taking, partitions, share, entries, row).await?;
         }
-        Ok(counts)
+        refused.map_or(Ok(counts), Err)
     }
 
-    fn read_pipe(&self, taking: &Taking<'_>, shares: &[Share]) -> Pipeline {
+    fn read_pipe(&self, taking: &Taking<'_>, partitions: u32, shares: &[Share]) -> Pipeline {
         let request = taking.request;
         let mut pipe = redis::pipe();
         pipe.atomic();
@@ -219,7 +224,11 @@ impl Redis {
             pipe.arg("COUNT").arg(share.limit).arg("STREAMS");
             pipe.arg(self.keys.entries(&request.group.stream, share.partition)).arg(">");
         }
-        pipe.add_command(self.lease_call(taking, shares.iter().map(|share| (share, &[][..]))));
+        pipe.add_command(self.lease_call(
+            taking,
+            partitions,
+            shares.iter().map(|share| (share, Found::default())),
+        ));
         pipe
     }
 
@@ -244,7 +253,8 @@ impl Redis {
     fn lease_call<'s>(
         &self,
         taking: &Taking<'_>,
-        shares: impl Iterator<Item = (&'s Share, &'s [Entry])> + Clone,
+        partitions: u32,
+        shares: impl Iterator<Item = (&'s Share, Found<'s>)> + Clone,
     ) -> redis::Cmd {
         let (request, group) = (taking.request, taking.request.group);
         let mut keys = vec![self.keys.group(group), self.keys.note(group)];
@@ -258,12 +268,14 @@ impl Redis {
         }
         let mut call = Script::Lease.call(&keys);
         call.arg(group.group.as_str()).arg(request.consumer).arg(millis(request.lease));
-        call.arg(self.keys.fences(group));
-        for (share, entries) in shares {
-            call.arg(share.partition).arg(&*share.lease).arg(share.limit).arg(entries.len());
-            for entry in entries {
+        call.arg(self.keys.fences(group)).arg(partitions);
+        for (share, found) in shares {
+            call.arg(share.partition).arg(&*share.lease).arg(share.limit);
+            call.arg(found.read.len()).arg(found.strays.len());
+            for entry in found.read {
                 call.arg(&entry.id);
             }
+            call.arg(found.strays);
         }
         call
     }
@@ -314,15 +326,20 @@ impl Redis {
     async fn accept(
         &self,
         taking: &mut Taking<'_>,
+        partitions: u32,
         share: &Share,
         entries: Vec<Entry>,
         row: Value,
     ) -> Result<()> {
-        let ends = (&entries[0].id, &entries[entries.len() - 1].id);
         let mut lease = LeaseRow::parse(row)?;
-        if (&lease.first, &lease.last) != ends || lease.letters.len() != entries.len() {
+        if !lease.is_of(&entries) {
             // The script did not run, or not on these: lease them by name. No entry without a lease.
-            let call = self.lease_call(taking, std::iter::once((share, &entries[..])));
+            let strays = lease.strays(&entries);
+            if entries.is_empty() && strays.is_empty() {
+                return Ok(());
+            }
+            let found = Found { read: &entries, strays: &strays };
+            let call = self.lease_call(taking, partitions, std::iter::once((share, found)));
             let rows = array(self.connection.script(call, Effect::None).await?)?;
             lease = LeaseRow::parse(rows.into_iter().next().unwrap_or(Value::Nil))?;
             if lease.letters.len() != entries.len() {
@@ -436,11 +453,17 @@ impl Taking<'_> {
     }
 }
 
+/// What a claim read in a partition, and what was leased there without having been read.
+#[derive(Clone, Copy, Default)]
+struct Found<'a> {
+    read: &'a [Entry],
+    strays: &'a [String],
+}
+
 /// One partition's part of the answer of `lease.lua`.
 #[derive(Default)]
 struct LeaseRow {
-    first: String,
-    last: String,
+    ids: String,
     letters: String,
     extra: std::vec::IntoIter<Value>,
 }
@@ -449,8 +472,26 @@ impl LeaseRow {
     fn parse(row: Value) -> Result<Self> {
         let mut extra = array(row)?.into_iter();
         let mut next = || text_or_empty(extra.next().unwrap_or(Value::Nil));
-        let (first, last, letters) = (next()?, next()?, next()?);
-        Ok(Self { first, last, letters, extra })
+        let (ids, letters) = (next()?, next()?);
+        Ok(Self { ids, letters, extra })
+    }
+
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        self.ids.split(' ').filter(|id| !id.is_empty())
+    }
+
+    /// Whether the script decided on just these entries, and on each of them.
+    fn is_of(&self, entries: &[Entry]) -> bool {
+        self.letters.len() == entries.len()
+            && !self.letters.contains('X')
+            && self.ids().eq(entries.iter().map(|entry| entry.id.as_str()))
+    }
+
+    /// What it gave a first lease and was not read.
+    fn strays(&self, entries: &[Entry]) -> Vec<String> {
+        let read: HashSet<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+        let leased = self.ids().zip(self.letters.bytes()).filter(|(_, letter)| *letter == b'1');
+        leased.map(|(id, _)| id).filter(|id| !read.contains(id)).map(str::to_owned).collect()
     }
 
     /// Attempt, former holder and former failure of the next L or E.

@@ -70,7 +70,11 @@ impl Redis {
         items: &[(&Settlement, &str)],
     ) -> Result<Vec<Settled>> {
         let partitions = self.partitions_of(&group.stream).await?;
-        let parts = split(items.iter().map(|(item, _)| (item.lease.partition, item_bytes(item))));
+        let mut parts = split(items.iter().map(|(item, _)| (item.lease.partition, item_bytes(item))));
+        for (_, places) in &mut parts {
+            // Events that were claimed together have a lease id in common, and stand together then.
+            places.sort_by_key(|&place| items[place].0.lease.sequence);
+        }
         let calls = parts.iter().map(|(p, places)| {
             let keys = [
                 self.keys.group(group),
@@ -86,9 +90,13 @@ impl Redis {
             ];
             let mut call = self.fenced(Script::Settle, &keys);
             call.arg(group.group.as_str()).arg(*p).arg(self.keys.fences(group));
-            for &place in places {
-                let (item, consumer) = items[place];
-                add_item(&mut call, item, consumer, partitions);
+            call.arg(places.iter().map(|&place| letter(items[place].0, partitions)).collect::<String>());
+            for run in places.chunk_by(|&a, &b| items[a].0.lease.id == items[b].0.lease.id) {
+                call.arg(&*items[run[0]].0.lease.id).arg(run.len());
+                for &place in run {
+                    let (item, consumer) = items[place];
+                    add_item(&mut call, item, consumer);
+                }
             }
             call
         });
@@ -193,32 +201,47 @@ fn item_bytes(item: &Settlement) -> usize {
     128 + reason
 }
 
-/// What every item begins with: a letter, small where the entry id proves the sequence.
-pub(super) fn add_lease(call: &mut Cmd, letter: char, lease: &Lease, partitions: u32) {
+/// The letter of a verdict or a renewal as the scripts take it: small where the entry id proves the
+/// sequence.
+fn proven(letter: char, lease: &Lease, partitions: u32) -> char {
     // What a fence says of an entry that no one holds is no lease's token: the script looks closer.
     let token = !matches!(&*lease.id, "" | "parked");
     let proven = token && proves(&lease.receipt, lease.sequence, partitions, lease.partition);
-    let letter = if proven { letter } else { letter.to_ascii_uppercase() };
+    if proven { letter } else { letter.to_ascii_uppercase() }
+}
+
+/// What each item of a renewal or a commit begins with.
+pub(super) fn add_lease(call: &mut Cmd, letter: char, lease: &Lease, partitions: u32) {
+    let letter = proven(letter, lease, partitions);
     call.arg(letter.to_string()).arg(&*lease.receipt).arg(lease.sequence).arg(&*lease.id);
 }
 
+/// The letter of an item of `settle.lua`.
+fn letter(item: &Settlement, partitions: u32) -> char {
+    let letter = match &item.verdict {
+        Verdict::Ack(_) => 'a',
+        Verdict::Release => 'l',
+        Verdict::Retry { .. } => 'r',
+        Verdict::DeadLetter { .. } => 'd',
+    };
+    proven(letter, &item.lease, partitions)
+}
+
 /// One item of `settle.lua`.
-fn add_item(call: &mut Cmd, item: &Settlement, consumer: &str, partitions: u32) {
+fn add_item(call: &mut Cmd, item: &Settlement, consumer: &str) {
     let lease = &item.lease;
+    call.arg(&*lease.receipt).arg(lease.sequence);
     match &item.verdict {
-        Verdict::Ack(_) => add_lease(call, 'a', lease, partitions),
+        Verdict::Ack(_) => {}
         Verdict::Release => {
-            add_lease(call, 'l', lease, partitions);
             call.arg(lease.attempt.saturating_sub(1));
         }
         Verdict::Retry { delay, reason, failure } => {
-            add_lease(call, 'r', lease, partitions);
             // A delay of nothing is due at once: no least time here.
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX).min(1 << 50);
             call.arg(delay_ms).arg(failure.as_str()).arg(reason);
         }
         Verdict::DeadLetter { cause, reason, failure } => {
-            add_lease(call, 'd', lease, partitions);
             call.arg(reason).arg(cause.as_str()).arg(failure.map_or("", |failure| failure.as_str()));
             call.arg(lease.attempt).arg(consumer).arg(item.plugin.as_deref().unwrap_or_default());
         }

@@ -1,41 +1,39 @@
 -- Appends a batch: all of it or nothing.
 -- KEYS  meta, then for each section (one partition of the batch): seq, z, s
--- ARGV  number of partitions, then for each section: partition, number of events, and for each
---       event: id, timestamp ('' = now), shape ('' | k | t | kt), key, type, metadata, payload
+-- ARGV  number of partitions, then for each section: partition, number of events; then all events in
+--       the order of the sections, as `add` takes them
 -- Reply {OK, sequence before the first event of each section...} | {STREAM_NOT_FOUND} | {CHANGED}
 --       | {NOT_A_NUMBER, section}
-local WIDTH = 7
 local partitions = tonumber(ARGV[1])
 local count = redis.call('HGET', KEYS[1], 'partition_count')
 if not count then return { STREAM_NOT_FOUND } end
 if tonumber(count) ~= partitions then return { CHANGED } end
 
 -- First everything that can fail: a script is not rolled back. ZCARD and XLEN refuse another type.
-local sections, at = {}, 2
+local sections = {}
 for i = 1, (#KEYS - 1) / 3 do
   local base = count_of(redis.call('GET', KEYS[3 * i - 1]), partitions)
   if not base then return { NOT_A_NUMBER, i } end
   redis.call('ZCARD', KEYS[3 * i])
   redis.call('XLEN', KEYS[3 * i + 1])
-  local events = tonumber(ARGV[at + 1])
-  sections[i] = { partition = ARGV[at], events = events, first = at + 2, base = base }
-  at = at + 2 + WIDTH * events
+  sections[i] = { partition = ARGV[2 * i], events = tonumber(ARGV[2 * i + 1]), base = base }
 end
 
 local now = now_ms()
-local call, format = redis.call, string.format
+local call, format, _ = redis.call, string.format, nil
 local reply = { OK }
+local i = 2 * #sections + 2
 for s, section in ipairs(sections) do
   local seq_key, index, stream = KEYS[3 * s - 1], KEYS[3 * s], KEYS[3 * s + 1]
   local partition, base, events = section.partition, section.base, section.events
-  local low, i = base * partitions + tonumber(partition), section.first
+  local low = base * partitions + tonumber(partition)
   local rows, n, ms = {}, 0, now
   for k = 1, events do
     low = low + partitions
     local sequence = format('%d', base + k)
     local entry = format('%d-%d', ms, low)
     if k == 1 then
-      local added = add(redis.pcall, stream, entry, sequence, partition, i, now)
+      local added, next = add(redis.pcall, stream, entry, sequence, partition, i, now)
       local above = added.err and string.find(added.err, 'equal or smaller', 1, true) and ms_above(stream, low)
       if above then
         ms = above
@@ -43,10 +41,10 @@ for s, section in ipairs(sections) do
         added = add(redis.pcall, stream, entry, sequence, partition, i, now)
       end
       if added.err then return added end
+      i = next
     else
-      add(call, stream, entry, sequence, partition, i, now)
+      _, i = add(call, stream, entry, sequence, partition, i, now)
     end
-    i = i + WIDTH
     rows[n + 1] = sequence
     rows[n + 2] = entry
     n = n + 2

@@ -102,7 +102,7 @@ local function refusal(i, reads, writes, events)
       target.ms = ms_of(target, low_of(target, count, argv[i + 2]))
       if not target.ms then return 'w' end
     end
-    i = i + 10
+    i = i + 3 + WIDTH[argv[i + 3]]
   end
   return nil
 end
@@ -142,10 +142,11 @@ end
 
 local function commit(i, receipt, sequence, reads, writes, events)
   local first_write = i + 3 * reads
-  local first_event = first_write + 4 * writes
-  for n = 0, events - 1 do
-    local failed = append(first_event + 10 * n)
+  local event = first_write + 4 * writes
+  for _ = 1, events do
+    local failed = append(event)
     if failed then return failed end
+    event = event + 3 + WIDTH[argv[event + 3]]
   end
   if writes > 0 then
     local version = int(call('INCR', versions))
@@ -156,9 +157,9 @@ local function commit(i, receipt, sequence, reads, writes, events)
   call('DEL', fences .. receipt)
   if suspected then call('ZREM', suspects, receipt) end
   if recorded and call('ZREM', redriven, receipt) > 0 then call('HDEL', copies, receipt) end
-  if sequence == '0' then sequence = call('ZSCORE', index, receipt) end
+  if sequence == '0' then sequence = indexed(index, receipt) end
   if sequence then
-    at.frontier = finish(at, { tonumber(sequence) })
+    at.frontier = finish(at, { sequence })
     at.above = call('ZCARD', done)
   end
   return nil
@@ -184,6 +185,7 @@ while i <= #argv do
     wrote = wrote or answer == 'd'
   end
   answers[#answers + 1] = answer
-  i = i + 7 + 3 * reads + 4 * writes + 10 * events
+  i = i + 7 + 3 * reads + 4 * writes
+  for _ = 1, events do i = i + 3 + WIDTH[argv[i + 3]] end
 end
 return table.concat(answers)

@@ -1,25 +1,34 @@
 -- The last step of a claim: leases what XREADGROUP handed to this consumer.
--- Inside the claim's transaction it finds the entries itself: they are what stands in the consumer's
--- pending list behind the id that `begin.lua` noted (and only then: a note of another claim does not
--- count). Outside of it, after a failure, it is told the ids, and checks that they are still ours.
+-- Inside the claim's transaction it finds the entries itself, behind the id that `begin.lua` noted (and
+-- only then: a note of another claim does not count). Where that id is one that we chose, the index says
+-- what follows it, which is far cheaper than the pending list. With other writers that can be something
+-- else than what was read, and so can the pending list's answer: the client compares, and where they
+-- differ it calls this outside of the transaction with the ids that it read, and with those that were
+-- leased without having been read.
 -- KEYS  gmeta, note, then for each partition: s, z, done, due, suspect, redriven
--- ARGV  group, consumer, lease in ms, prefix of fences, then for each partition: partition, lease id,
---       how many to find, how many ids follow, ids
--- Reply for each partition {first id, last id, a letter for each entry, then attempt, former holder
+-- ARGV  group, consumer, lease in ms, prefix of fences, number of partitions, then for each partition:
+--       partition, lease id, how many to find, how many ids to lease follow, how many to let go of, ids
+-- Reply for each partition {ids with spaces between them, a letter for each, then attempt, former holder
 --       and former failure for each L and E}; letters: 1 leased, first attempt · L, E, S, B: see
---       retake · A settled before, acked now
+--       retake · A settled before, acked now · X not looked at: to be asked for by name
 local call = redis.call
-local group, consumer, fences = ARGV[1], ARGV[2], ARGV[4]
+local group, consumer, fences, partitions = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 local now = now_ms()
 local expires = int(now + tonumber(ARGV[3]))
-local max = tonumber(call('HGET', KEYS[1], 'max_attempts') or '5') or 5
+local max
 
--- The entries to lease of one partition, in order.
-local function find(stream, note, lease, limit)
-  if not note or string.sub(note, 1, #lease + 1) ~= lease .. ' ' then return {} end
-  local rows = call('XPENDING', stream, group, '(' .. string.sub(note, #lease + 2), '+', limit, consumer)
+-- What the pending list has behind an id, in order.
+local function pending(stream, at, limit)
+  local rows = call('XPENDING', stream, group, '(' .. at, '+', limit, consumer)
   for i = 1, #rows do rows[i] = rows[i][1] end
   return rows
+end
+
+-- The sequence of an entry id that we chose, see append.lua; nil for any other.
+local function chosen(at, p)
+  if at == '0-0' then return 0 end
+  local low = tonumber(string.match(at, '-(%d+)$')) - p
+  return low > 0 and low % partitions == 0 and low / partitions or nil
 end
 
 -- Whether the entry is settled; only asked while a group comes by old entries.
@@ -31,30 +40,44 @@ local function settled(stream, index, done, redriven, frontier, id)
   return call('ZSCORE', done, int(sequence)) and true or false, sequence
 end
 
-local reply, at = {}, 5
+local reply, at = {}, 6
 for k = 3, #KEYS, 6 do
   local stream, index, done = KEYS[k], KEYS[k + 1], KEYS[k + 2]
-  local p, lease, limit, given = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local p, lease, limit, given, strays = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local note = call('HMGET', KEYS[2], p, 'recheck:' .. p, 'rewind:' .. p)
-  local ids
-  if given == 0 then
-    ids = find(stream, note[1], lease, limit)
-  else
-    ids = {}
-    for i = 1, given do ids[i] = ARGV[at + 3 + i] end
+  local recheck, rewound = tonumber(note[2] or ''), note[3]
+  local ids, after = {}, nil
+  at = at + 5
+  if given > 0 then
+    for i = 1, given do ids[i] = ARGV[at + i - 1] end
+  elseif strays == 0 and note[1] and string.sub(note[1], 1, #lease + 1) == lease .. ' ' then
+    local stands = string.sub(note[1], #lease + 2)
+    after = not recheck and not rewound and chosen(stands, p)
+    if after then
+      ids = call('ZRANGEBYSCORE', index, '(' .. int(after), '+inf', 'LIMIT', 0, limit)
+    else
+      ids = pending(stream, stands, limit)
+    end
   end
-  at = at + 4 + given
+  for i = at + given, at + given + strays - 1 do
+    local key = fences .. ARGV[i]
+    if call('HGET', key, 'lease_id') == lease then call('DEL', key) end
+  end
+  at = at + given + strays
 
-  local take = { stream = stream, group = group, consumer = consumer, fences = ARGV[4], partition = p,
-    lease = lease, expires = expires, now = now, max = max, due = KEYS[k + 3], suspects = KEYS[k + 4] }
-  local recheck = tonumber(note[2] or '')
   local frontier = recheck and (tonumber(call('HGET', KEYS[1], 'frontier_p' .. p) or '0') or 0)
-  local plain = given == 0 and not recheck
-  local letters, extra, template, lowest = {}, {}, nil, nil
+  local letters, extra, template, lowest, take = {}, {}, nil, nil, nil
+
+  local function lease_first(key)
+    call('HSET', key, 'lease_id', lease, 'attempt', '1', 'expires_at_ms', expires, 'partition', p,
+      'consumer_id', consumer)
+    template = key
+    return '1'
+  end
 
   local function lease_one(id)
     local key = fences .. id
-    if note[3] then return 'B' end -- a rewind is under way, and decides what becomes of it
+    if rewound then return 'B' end -- a rewind is under way, and decides what becomes of it
     if given > 0 then
       if not call('XPENDING', stream, group, id, id, 1, consumer)[1] then
         return 'B' -- taken by a sweep in the meantime
@@ -78,11 +101,11 @@ for k = 3, #KEYS, 6 do
     if template then
       if call('COPY', template, key) == 1 then return '1' end
     elseif call('EXISTS', key) == 0 then
-      call('HSET', key, 'lease_id', lease, 'attempt', '1', 'expires_at_ms', expires, 'partition', p,
-        'consumer_id', consumer)
-      template = key
-      return '1'
+      return lease_first(key)
     end
+    max = max or tonumber(call('HGET', KEYS[1], 'max_attempts') or '5') or 5
+    take = take or { stream = stream, group = group, consumer = consumer, fences = fences, partition = p,
+      lease = lease, expires = expires, now = now, max = max, due = KEYS[k + 3], suspects = KEYS[k + 4] }
     local letter, attempt, holder, failure = retake(take, id, 1, '')
     if letter == 'L' or letter == 'E' then
       for _, part in ipairs({ int(attempt), holder, failure }) do extra[#extra + 1] = part end
@@ -91,17 +114,23 @@ for k = 3, #KEYS, 6 do
   end
 
   for i = 1, #ids do
-    -- What comes nearly always is written out.
-    if template and plain and call('COPY', template, fences .. ids[i]) == 1 then
-      letters[i] = '1'
+    local id = ids[i]
+    if after then
+      -- What comes nearly always. Whose fence is there already, the index cannot say.
+      local key = fences .. id
+      if template then
+        letters[i] = call('COPY', template, key) == 1 and '1' or 'X'
+      else
+        letters[i] = call('EXISTS', key) == 0 and lease_first(key) or 'X'
+      end
     else
-      letters[i] = lease_one(ids[i])
+      letters[i] = lease_one(id)
     end
   end
   -- Past the old ones, with room for another writer's entries out of order.
   if recheck and lowest and lowest > recheck + 1000 then call('HDEL', KEYS[2], 'recheck:' .. p) end
-  local row = { ids[1] or '', ids[#ids] or '', table.concat(letters) }
-  for i, text in ipairs(extra) do row[3 + i] = text end
+  local row = { table.concat(ids, ' '), table.concat(letters) }
+  for i, text in ipairs(extra) do row[2 + i] = text end
   reply[#reply + 1] = row
 end
 return reply

@@ -20,7 +20,7 @@ local function authorize(held, item, receipt, sequence, lease)
     if not score and not row[1] then return 'd', sequence end
     -- Or it wrote a wrong sequence into the entry: that of its row counts, and without a row none.
     local entry = redis.call('XRANGE', held.stream, receipt, receipt)[1]
-    if entry and own_sequence(entry[2]) == tonumber(sequence) then return 'd', score or nil end
+    if entry and own_sequence(entry[2]) == tonumber(sequence) then return 'd', score and int(score) or nil end
     return 'm'
   end
   local row = redis.call('ZRANGEBYSCORE', held.index, sequence, sequence, 'LIMIT', 0, 1)
@@ -41,4 +41,10 @@ local function rewinding(note, partition)
     if sequence == 0 then sequence = tonumber(redis.call('ZSCORE', index, receipt) or '') end
     return not target or not sequence or sequence > target
   end
+end
+
+-- The sequence by the index, as text; nil where it has none.
+local function indexed(index, receipt)
+  local score = redis.call('ZSCORE', index, receipt)
+  return score and int(score) or nil
 end
