@@ -4,7 +4,6 @@ use super::sides::Compared;
 
 /// What a figure must be.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "not every kind has its row yet")]
 pub(crate) enum Budget {
     /// No more than this.
     AtMost(f64),
@@ -36,7 +35,6 @@ pub(crate) fn ratio(what: &str, unit: &str, compared: &Compared, budget: Budget)
 }
 
 /// Prints a single figure.
-#[allow(dead_code, reason = "not every kind has its row yet")]
 pub(crate) fn figure(what: &str, unit: &str, figure: f64, budget: Budget) {
     println!("{what:<52} {figure:>9.2} {unit}{}", budget.verdict(figure));
 }

@@ -8,6 +8,7 @@ mod bare;
 mod bare_sqlite;
 mod embedded;
 mod floor;
+mod ground;
 mod line;
 mod own;
 mod peers;

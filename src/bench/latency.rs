@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The store's; [`Error::Wrong`] where not every event was acked at its first attempt.
 pub async fn round(site: &Site, shape: &Shape, guest: &Guest, rate: f64) -> Result<Round> {
     let group = drive::make(site, shape).await?;
-    let interval = Duration::from_secs_f64(rate.max(1.0 / 600.0).recip());
+    let interval = interval(rate);
     let (called, mut calls) = watch::channel(0);
     let clock = Arc::new(Clock {
         plugin: Arc::clone(&guest.plugin),
@@ -70,6 +70,28 @@ pub async fn round(site: &Site, shape: &Shape, guest: &Guest, rate: f64) -> Resu
         return Err(Error::Wrong(format!("{acked} of {all} events were acked")));
     }
     Ok(Round { events: shape.events, spent, latency: clock.latency() })
+}
+
+/// How long a question to the store and its answer take, so many times, asked at the moments and by the
+/// kind of thread that [`round`] appends at and by: in an idle system most of either is waking up. In
+/// nanoseconds.
+///
+/// # Errors
+/// The store's; see [`super::Error`].
+pub async fn round_trips(site: &Site, number: u64, rate: f64) -> Result<Histogram<u64>> {
+    let (backend, interval, stop) = (Arc::clone(&site.backend), interval(rate), site.stop().clone());
+    let runtime = tokio::runtime::Handle::current();
+    let asked = tokio::task::spawn_blocking(move || {
+        let (mut took, start) = (histogram()?, Instant::now() + interval);
+        for number in 0..number {
+            wait_for(moment(start, interval, number), &stop)?;
+            let sent = Instant::now();
+            runtime.block_on(backend.ping())?;
+            record(&mut took, sent.elapsed());
+        }
+        Ok(took)
+    });
+    asked.await.map_err(|error| Error::Wrong(format!("a thread ended abnormally: {error}")))?
 }
 
 /// Warms the engine up, appends the events at their moments, and waits until all handlers were called.
@@ -131,21 +153,11 @@ impl Producer {
     fn run(self, runtime: &tokio::runtime::Handle) -> Result<()> {
         let (mut next, partitions) = (0, u64::from(self.shape.partitions));
         while next < self.shape.events {
-            let moment = moment(self.start, self.interval, next);
-            // In slices, so that a slow rate does not hold up the end.
-            while let Some(left) = moment.checked_duration_since(Instant::now() + AWAKE) {
-                if self.stop.is_cancelled() {
-                    return Err(Error::Interrupted);
-                }
-                std::thread::sleep(left.min(Duration::from_millis(100)));
-            }
-            while Instant::now() < moment {
-                std::hint::spin_loop();
-            }
+            wait_for(moment(self.start, self.interval, next), &self.stop)?;
             let most = self.shape.events.min(next + self.shape.batch as u64);
             let now = Instant::now();
             let mut batch = Vec::new();
-            while next < most && self::moment(self.start, self.interval, next) <= now {
+            while next < most && moment(self.start, self.interval, next) <= now {
                 let partition = u32::try_from(next % partitions).ok();
                 batch.push(NewEvent { partition, ..self.template.clone() });
                 next += 1;
@@ -154,6 +166,26 @@ impl Producer {
         }
         Ok(())
     }
+}
+
+/// Waits until a moment, and returns no earlier and hardly later.
+fn wait_for(moment: Instant, stop: &CancellationToken) -> Result<()> {
+    // In slices, so that a slow rate does not hold up the end.
+    while let Some(left) = moment.checked_duration_since(Instant::now() + AWAKE) {
+        if stop.is_cancelled() {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+    while Instant::now() < moment {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// Between two events at this rate a second.
+fn interval(rate: f64) -> Duration {
+    Duration::from_secs_f64(rate.max(1.0 / 600.0).recip())
 }
 
 /// When the append of an event is to start.

@@ -3,6 +3,9 @@
 mod append;
 mod call;
 mod claim_settle;
+mod engine;
+mod flat;
+mod latency;
 mod peers;
 mod sqlite;
 
@@ -13,6 +16,9 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("call", call::run),
     ("sqlite", sqlite::run),
     ("peers", peers::run),
+    ("engine", engine::run),
+    ("latency", latency::run),
+    ("flat", flat::run),
 ];
 
 /// What runs only when it is named.
