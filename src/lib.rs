@@ -12,7 +12,7 @@
 //! # The modules, outermost first
 //!
 //! - [`cli`]: the commands, and what they print
-//! - [`bench`]: loads of a known shape, to measure with
+//! - [`bench`](mod@bench): loads of a known shape, to measure with
 //! - [`engine`]: the loop of a pipeline
 //! - [`backend`]: the stores; [`plugin`]: the WebAssembly host; [`config`]: the pipeline file.
 //!   None of these three sees another one, or the engine.
