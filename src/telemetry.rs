@@ -22,7 +22,7 @@ pub fn short_digest(digest: &str) -> &str {
 /// The span of one attempt: every line about it carries these fields, the guest's own lines too. Its
 /// level is the highest, so that no filter takes the fields from a line that it lets through.
 #[must_use]
-pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
+pub fn attempt_span(pipeline: &str, leased: &Leased) -> Span {
     error_span!(
         "attempt",
         pipeline,
@@ -30,8 +30,13 @@ pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
         partition = leased.lease.partition,
         sequence = leased.lease.sequence,
         attempt = leased.lease.attempt,
-        plugin = short_digest(digest),
+        plugin = tracing::field::Empty,
     )
+}
+
+/// The attempt is bound to the build that handles it.
+pub fn attempt_bound(span: &Span, digest: &str) {
+    span.record("plugin", short_digest(digest));
 }
 
 /// A verdict was written.

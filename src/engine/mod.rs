@@ -20,7 +20,6 @@ use crate::backend::Shared;
 mod assemble;
 mod attempt;
 mod brake;
-mod claims;
 mod conditions;
 mod contention;
 mod dispatcher;
