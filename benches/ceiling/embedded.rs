@@ -7,9 +7,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use wasmill::backend::sqlite::{Clock, Location, Mode, Sqlite};
-use wasmill::backend::{Backend, ClaimRequest, Settings, SettleRequest, Settled, Synchronous};
+use wasmill::backend::{Settings, Synchronous};
 use wasmill::engine::{self, Plugins, UntilIdle};
-use wasmill::outcome::{Effects, Settlement, Verdict};
 use wasmill::plugin::{Host, HostSettings};
 
 use super::own;
@@ -35,7 +34,7 @@ impl Embedded {
     /// Claims everything that was appended and acks it, a batch after the other, as an engine with a
     /// handler that does nothing.
     pub(crate) fn claim_ack(&self, events: usize, batch: usize) {
-        self.runtime.block_on(claim_ack(self.store.as_ref(), events, batch));
+        self.runtime.block_on(own::claim_ack(self.store.as_ref(), events, batch));
     }
 
     /// Has a whole engine with the smallest handler work off what was appended; events a second.
@@ -69,28 +68,4 @@ impl Embedded {
 
 pub(crate) fn host() -> Arc<Host> {
     Host::new(HostSettings::default()).unwrap()
-}
-
-async fn claim_ack(store: &impl Backend, events: usize, batch: usize) {
-    let group = own::group();
-    let mut done = 0;
-    while done < events {
-        let request = ClaimRequest {
-            group: &group,
-            consumer: "bench",
-            partitions: &[0],
-            limit: batch,
-            lease: Duration::from_secs(30),
-            sweep: false,
-            alone: false,
-        };
-        let leased = store.claim(&request).await.unwrap().leased;
-        assert!(!leased.is_empty(), "{done} of {events} were claimed, and there are no more");
-        let ack = |lease| Settlement { lease, verdict: Verdict::Ack(Effects::default()), plugin: None };
-        let settlements: Vec<Settlement> = leased.into_iter().map(|leased| ack(leased.lease)).collect();
-        let request = SettleRequest { group: &group, consumer: "bench", settlements: &settlements };
-        let answers = store.settle(&request).await.unwrap();
-        assert!(answers.iter().all(|answer| *answer == Settled::Done));
-        done += settlements.len();
-    }
 }

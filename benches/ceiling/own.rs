@@ -35,43 +35,63 @@ pub(crate) async fn append(store: &impl Backend, events: usize, batch: usize, by
 /// Claims everything and settles it out of order: of a hundred events 95 are acked, 4 are parked and 1
 /// becomes a dead letter.
 pub(crate) async fn claim_settle(store: &impl Backend, events: usize, batch: usize) {
-    let group = group();
     let mut random = StdRng::seed_from_u64(1);
     let (mut held, mut claimed, mut settled) = (Vec::new(), 0, 0);
     while settled < events {
         while held.len() < WINDOW * batch && claimed < events {
-            let request = ClaimRequest {
-                group: &group,
-                consumer: "bench",
-                partitions: &[0],
-                limit: batch,
-                lease: Duration::from_secs(30),
-                sweep: false,
-                alone: false,
-            };
-            let leased = store.claim(&request).await.unwrap().leased;
-            assert!(!leased.is_empty(), "{claimed} of {events} were claimed, and there are no more");
-            claimed += leased.len();
-            held.extend(leased.into_iter().map(|leased| leased.lease));
+            let leases = claim(store, batch).await;
+            claimed += leases.len();
+            held.extend(leases);
         }
         held.shuffle(&mut random);
         let part = held.split_off(held.len().saturating_sub(batch));
-        let settlements: Vec<Settlement> = part.into_iter().map(verdict).collect();
-        let request = SettleRequest { group: &group, consumer: "bench", settlements: &settlements };
-        let answers = store.settle(&request).await.unwrap();
-        assert!(answers.iter().all(|answer| *answer == Settled::Done));
-        settled += settlements.len();
+        settled += part.len();
+        settle(store, part, verdict).await;
     }
 }
 
-fn verdict(lease: Lease) -> Settlement {
+/// Claims everything and acks it, a batch after the other.
+pub(crate) async fn claim_ack(store: &impl Backend, events: usize, batch: usize) {
+    let mut done = 0;
+    while done < events {
+        let leases = claim(store, batch).await;
+        done += leases.len();
+        settle(store, leases, |_| Verdict::Ack(Effects::default())).await;
+    }
+}
+
+async fn claim(store: &impl Backend, batch: usize) -> Vec<Lease> {
+    let request = ClaimRequest {
+        group: &group(),
+        consumer: "bench",
+        partitions: &[0],
+        limit: batch,
+        lease: Duration::from_secs(30),
+        sweep: false,
+        alone: false,
+    };
+    let leased = store.claim(&request).await.unwrap().leased;
+    assert!(!leased.is_empty(), "there are no more events");
+    leased.into_iter().map(|leased| leased.lease).collect()
+}
+
+async fn settle(store: &impl Backend, leases: Vec<Lease>, verdict: fn(&Lease) -> Verdict) {
+    let settlements: Vec<Settlement> = leases
+        .into_iter()
+        .map(|lease| Settlement { verdict: verdict(&lease), lease, plugin: None })
+        .collect();
+    let request = SettleRequest { group: &group(), consumer: "bench", settlements: &settlements };
+    let answers = store.settle(&request).await.unwrap();
+    assert!(answers.iter().all(|answer| *answer == Settled::Done));
+}
+
+fn verdict(lease: &Lease) -> Verdict {
     let reason = || "the upstream service did not answer".to_owned();
-    let verdict = match lease.sequence % 100 {
+    match lease.sequence % 100 {
         0 => Verdict::DeadLetter { cause: Cause::Rejected, reason: reason(), failure: None },
         1..=4 => {
             Verdict::Retry { delay: Duration::from_secs(3600), reason: reason(), failure: FailureKind::Retry }
         }
         _ => Verdict::Ack(Effects::default()),
-    };
-    Settlement { lease, verdict, plugin: None }
+    }
 }

@@ -32,12 +32,28 @@ fn assert_fenced(bench: &Bench, leased: &[Leased]) {
 }
 
 #[tokio::test]
-async fn the_pending_list_is_not_asked() {
+async fn the_pending_list_is_not_walked() {
     let bench = begun(10).await;
     let leased = bench.claim("me", 10).await.leased;
     assert_eq!(sequences(&leased), (2..=10).collect::<Vec<_>>());
+    assert_eq!(calls(&bench, "copy"), 8);
+    // Once a claim: for the last entry alone.
+    assert_eq!(calls(&bench, "xpending"), 2);
+}
+
+/// How often the server was asked that, from within scripts too.
+fn calls(bench: &Bench, command: &str) -> u64 {
     let stats: String = bench.raw("INFO commandstats");
-    assert!(stats.contains("cmdstat_copy") && !stats.contains("cmdstat_xpending"), "{stats}");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// A claim that takes its two scripts, and no third one that mends what the second did.
+async fn claim_at_once(bench: &Bench, limit: usize) -> Vec<Leased> {
+    let before = calls(bench, "evalsha");
+    let leased = bench.claim("me", limit).await.leased;
+    assert_eq!(calls(bench, "evalsha") - before, 2);
+    leased
 }
 
 #[tokio::test]
@@ -59,7 +75,7 @@ async fn rows_without_any_entry_keep_no_lease() {
     let ids = receipts(&bench);
     let _: i64 = bench.raw(&format!("XDEL rheo:T:s:s:0 {} {} {}", ids[1], ids[2], ids[3]));
     for _ in 0..2 {
-        assert!(bench.claim("me", 10).await.leased.is_empty());
+        assert!(claim_at_once(&bench, 10).await.is_empty());
         assert_fenced(&bench, &[]);
     }
     // What comes behind them is read.
@@ -81,14 +97,29 @@ async fn an_entry_without_row_is_leased_with_its_neighbours() {
 }
 
 #[tokio::test]
-async fn entries_whose_rows_are_in_another_order_are_leased() {
+async fn entries_whose_rows_are_in_another_order_are_leased_and_no_others() {
     let bench = begun(4).await;
     let ids = receipts(&bench);
     let _: i64 = bench.raw(&format!("ZADD rheo:T:z:s:0 4 {} 3 {} 2 {}", ids[1], ids[2], ids[3]));
-    let leased = bench.claim("me", 2).await.leased;
+    // By the index the last one comes first, and it is not read: should the claim die behind its
+    // transaction, that one must not be found under a lease which no one was given.
+    let leased = claim_at_once(&bench, 2).await;
     let receipts: Vec<&str> = leased.iter().map(|leased| &*leased.lease.receipt).collect();
     assert_eq!(receipts, [&ids[1], &ids[2]]);
     assert_fenced(&bench, &leased);
+}
+
+#[tokio::test]
+async fn ids_of_another_length_are_leased() {
+    let bench = begun(120).await;
+    let mut next = 2;
+    while next <= 120 {
+        let leased = claim_at_once(&bench, 7).await;
+        assert_eq!(sequences(&leased), (next..next + leased.len() as u64).collect::<Vec<_>>());
+        assert_fenced(&bench, &leased);
+        bench.ack(&leased).await;
+        next += leased.len() as u64;
+    }
 }
 
 #[tokio::test]

@@ -188,16 +188,12 @@ impl Redis {
             self.begun(taking, shares, begun).await?;
         }
 
-        let (mut entries, mut refused) = (Vec::with_capacity(shares.len()), None);
+        let mut entries = Vec::with_capacity(shares.len());
         for read in reads {
             entries.push(match read {
                 // Just restored, or never made: the next claim reads there.
                 Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => Vec::new(),
-                Value::ServerError(error) => {
-                    refused = refused.or(Some(server_error(&error)));
-                    Vec::new()
-                }
-                read => reply::read_entries(read)?,
+                read => reply::read_entries(checked(read)?)?,
             });
         }
         let counts = entries.iter().map(Vec::len).collect();
@@ -209,9 +205,11 @@ impl Redis {
             leased => array(leased)?,
         };
         for ((share, entries), row) in shares.iter().zip(entries).zip(rows) {
-            self.accept(taking, partitions, share, entries, row).await?;
+            if !entries.is_empty() {
+                self.accept(taking, partitions, share, entries, row).await?;
+            }
         }
-        refused.map_or(Ok(counts), Err)
+        Ok(counts)
     }
 
     fn read_pipe(&self, taking: &Taking<'_>, partitions: u32, shares: &[Share]) -> Pipeline {
@@ -335,9 +333,6 @@ impl Redis {
         if !lease.is_of(&entries) {
             // The script did not run, or not on these: lease them by name. No entry without a lease.
             let strays = lease.strays(&entries);
-            if entries.is_empty() && strays.is_empty() {
-                return Ok(());
-            }
             let found = Found { read: &entries, strays: &strays };
             let call = self.lease_call(taking, partitions, std::iter::once((share, found)));
             let rows = array(self.connection.script(call, Effect::None).await?)?;
@@ -453,7 +448,7 @@ impl Taking<'_> {
     }
 }
 
-/// What a claim read in a partition, and what was leased there without having been read.
+/// What a claim read in a partition, and what was leased there although the log has it no more.
 #[derive(Clone, Copy, Default)]
 struct Found<'a> {
     read: &'a [Entry],

@@ -1,10 +1,11 @@
 -- The last step of a claim: leases what XREADGROUP handed to this consumer.
 -- Inside the claim's transaction it finds the entries itself, behind the id that `begin.lua` noted (and
 -- only then: a note of another claim does not count). Where that id is one that we chose, the index says
--- what follows it, which is far cheaper than the pending list. With other writers that can be something
--- else than what was read, and so can the pending list's answer: the client compares, and where they
--- differ it calls this outside of the transaction with the ids that it read, and with those that were
--- leased without having been read.
+-- what follows it, which is far cheaper than the pending list. It is believed only up to an entry that
+-- this consumer was handed, so that nothing is leased that was not; but other writers' rows can name
+-- entries that are gone, or leave some out. So the client compares the answer with what it read, and where
+-- they differ it calls this outside of the transaction with the ids that it read, and with those that were
+-- leased and are not among them.
 -- KEYS  gmeta, note, then for each partition: s, z, done, due, suspect, redriven
 -- ARGV  group, consumer, lease in ms, prefix of fences, number of partitions, then for each partition:
 --       partition, lease id, how many to find, how many ids to lease follow, how many to let go of, ids
@@ -28,7 +29,26 @@ end
 local function chosen(at, p)
   if at == '0-0' then return 0 end
   local low = tonumber(string.match(at, '-(%d+)$')) - p
-  return low > 0 and low % partitions == 0 and low / partitions or nil
+  return low > 0 and low < 9007199254740992 and low % partitions == 0 and low / partitions or nil
+end
+
+-- The same by the index: what it has behind the sequence of `at`. nil where it cannot be certain that the
+-- ids are in the log's order and the last of them was handed to this consumer, and so each that is in the
+-- log. Ids of one form are compared as text; another form is left to the pending list.
+local function indexed(stream, index, at, p, limit)
+  local sequence = chosen(at, p)
+  if not sequence then return nil end
+  local ids = call('ZRANGEBYSCORE', index, '(' .. int(sequence), '+inf', 'LIMIT', 0, limit)
+  local last = ids[#ids]
+  if not last then return ids end
+  local length, dash, before = #last, string.find(last, '-', 1, true), at ~= '0-0' and at or nil
+  for i = before and 0 or 1, #ids do
+    local id = ids[i] or at
+    if #id ~= length or string.byte(id, dash) ~= 45 or (i > 0 and before and id <= before) then return nil end
+    before = id
+  end
+  if not is_id(last) or not call('XPENDING', stream, group, last, last, 1, consumer)[1] then return nil end
+  return ids
 end
 
 -- Whether the entry is settled; only asked while a group comes by old entries.
@@ -46,18 +66,14 @@ for k = 3, #KEYS, 6 do
   local p, lease, limit, given, strays = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local note = call('HMGET', KEYS[2], p, 'recheck:' .. p, 'rewind:' .. p)
   local recheck, rewound = tonumber(note[2] or ''), note[3]
-  local ids, after = {}, nil
+  local ids, found = {}, nil
   at = at + 5
   if given > 0 then
     for i = 1, given do ids[i] = ARGV[at + i - 1] end
   elseif strays == 0 and note[1] and string.sub(note[1], 1, #lease + 1) == lease .. ' ' then
     local stands = string.sub(note[1], #lease + 2)
-    after = not recheck and not rewound and chosen(stands, p)
-    if after then
-      ids = call('ZRANGEBYSCORE', index, '(' .. int(after), '+inf', 'LIMIT', 0, limit)
-    else
-      ids = pending(stream, stands, limit)
-    end
+    found = not recheck and not rewound and indexed(stream, index, stands, p, limit)
+    ids = found or pending(stream, stands, limit)
   end
   for i = at + given, at + given + strays - 1 do
     local key = fences .. ARGV[i]
@@ -115,8 +131,9 @@ for k = 3, #KEYS, 6 do
 
   for i = 1, #ids do
     local id = ids[i]
-    if after then
-      -- What comes nearly always. Whose fence is there already, the index cannot say.
+    if found then
+      -- What comes nearly always. Where there is a fence already, it is not ours to judge before the
+      -- client has seen that the entry was read.
       local key = fences .. id
       if template then
         letters[i] = call('COPY', template, key) == 1 and '1' or 'X'
