@@ -6,4 +6,7 @@
 
 mod checker;
 mod history;
+mod proxy;
 mod self_test;
+#[path = "../support/redis.rs"]
+mod server;
