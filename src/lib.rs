@@ -38,3 +38,8 @@ pub mod routing;
 pub mod state;
 pub mod target;
 pub mod telemetry;
+
+/// Of the tests: beside them, since it is no part of the house.
+#[cfg(test)]
+#[path = "../tests/instructions/mod.rs"]
+mod instructions;

@@ -165,6 +165,14 @@ mod tests {
     }
 
     #[test]
+    fn workload_of_an_envelope() {
+        let line = r#"{"id":"wR3bU5pTQyO8Gk1nV0hJ2A","key":"customer-17","type":"order.placed","payload":{"order":"o-4711","amount":1299,"items":[{"sku":"a","n":1}]},"timestamp":"2026-01-02T03:04:05.678Z"}"#;
+        crate::instructions::repeat(|| {
+            assert_eq!(parse(line, false).unwrap().key.as_deref(), Some("customer-17"));
+        });
+    }
+
+    #[test]
     fn an_envelope_gives_its_payload_byte_for_byte() {
         let event = parse(
             r#"{"key":"k", "payload": { "a" : 1.0e5, "b":"\u0041" } ,"type":"t","partition":3}"#,

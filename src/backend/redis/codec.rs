@@ -170,6 +170,15 @@ mod tests {
         assert_eq!(event.metadata.as_str(), "{\"a\": 1}");
     }
 
+    /// An event is read of its fields, which are made here too.
+    #[test]
+    fn workload_of_an_entry() {
+        let stream = stream();
+        crate::instructions::repeat(|| {
+            assert_eq!(decode(&stream, 2, fields(&WHOLE)).unwrap().sequence, 7);
+        });
+    }
+
     #[test]
     fn what_is_no_event_says_why() {
         for (name, value, expected) in [
