@@ -372,3 +372,21 @@ fn sixteen_consumers_count_exactly(store: Store) {
     assert_eq!(count(&site), Some(EVENTS));
     assert!(counted(&site).into_iter().eq(1..=EVENTS));
 }
+
+#[test]
+fn a_flushed_redis_gets_back_the_streams_that_handlers_append_to() {
+    let site = Site::new(Store::redis());
+    chain(&site, "", &[("first", "s", "t")]);
+    let mut engine = site.engine(&["--log", "debug"]);
+    engine.wait_for(&["running"]);
+    site.append(&[event("before", "forward")]);
+    engine.wait_for(&["event=before", "acked"]);
+    let Store::Redis(server) = &site.store else { unreachable!() };
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
+    site.append(&[event("after", "forward")]);
+    engine.wait_for(&["event=after", "acked"]);
+    let summary = engine.drain();
+    assert_eq!((&summary["acked"], &summary["retried"]), (&json!(2), &json!(0)), "{summary}");
+    assert_eq!(events(&site, "t").len(), 2, "{summary}");
+}

@@ -183,7 +183,9 @@ pub async fn assemble(
         tracing::info!(%stream, %group, max_attempts = prepared.max_attempts, "created the group");
     }
     for plugin in config.plugins.iter().filter(|plugin| plugin.name == pipeline.plugin) {
-        prepare_outputs(backend, &outputs(config, plugin)).await.map_err(failed)?;
+        let outputs = outputs(config, plugin);
+        prepare_outputs(backend, &outputs).await.map_err(failed)?;
+        slot.set_outputs(outputs);
     }
     Ok(Pipeline {
         on_fault: pipeline.on_fault,

@@ -15,7 +15,7 @@ use super::idle::{IdleWatch, Left, Seat, Step};
 use super::leases::Leases;
 use super::permits::{Permits, Window};
 use super::pipeline::{Pipeline, PipelineError};
-use super::prepare::{PrepareError, Prepared, Wanted, prepare};
+use super::prepare::{PrepareError, Prepared, Wanted, prepare, prepare_outputs};
 use super::summary::Counts;
 use crate::backend::{ClaimRequest, Error, ErrorClass, Shared, Start};
 use crate::event::Leased;
@@ -297,8 +297,7 @@ impl Dispatcher {
     /// deleted it): the log is new, and is read from its beginning, whatever a new group's start is.
     async fn create_again(&mut self, lost: Error) -> Result<(), Error> {
         tracing::warn!(pipeline = %self.pipeline.name, error = %lost, "the store lost the group; it is created again");
-        let wanted = Wanted { start: Start::Beginning, ..self.pipeline.wanted.clone() };
-        let error = match prepare(self.backend.as_ref(), &wanted).await {
+        let error = match self.prepare_again().await {
             Ok(prepared) => return self.fits(&prepared),
             Err(PrepareError::Store(error)) => error,
             Err(error) => return Err(Error::Refused(error.to_string())),
@@ -312,6 +311,14 @@ impl Dispatcher {
         let wait = self.backoff.next();
         self.pause(wait).await;
         Ok(())
+    }
+
+    /// The streams that the plugin appends to come first: without them an event that is claimed would
+    /// spend its attempts.
+    async fn prepare_again(&self) -> Result<Prepared, PrepareError> {
+        prepare_outputs(self.backend.as_ref(), &self.pipeline.plugin.outputs()).await?;
+        let wanted = Wanted { start: Start::Beginning, ..self.pipeline.wanted.clone() };
+        prepare(self.backend.as_ref(), &wanted).await
     }
 
     /// Whether what is there now is what this pipeline was started for.

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
+use super::prepare::Output;
 use crate::event::Event;
 use crate::outcome::{Fault, Outcome};
 pub use crate::plugin::Delivery;
@@ -45,13 +46,19 @@ pub struct Slot {
     /// With its number: how many stood there before.
     current: RwLock<(Arc<dyn Handler>, u64)>,
     replaced: Notify,
+    /// The streams that it may append to: made again where the store loses them.
+    outputs: RwLock<Arc<[Output]>>,
 }
 
 impl Slot {
     /// A place that holds this build.
     #[must_use]
     pub fn new(handler: Arc<dyn Handler>) -> Arc<Self> {
-        Arc::new(Self { current: RwLock::new((handler, 0)), replaced: Notify::new() })
+        Arc::new(Self {
+            current: RwLock::new((handler, 0)),
+            replaced: Notify::new(),
+            outputs: RwLock::new(Arc::new([])),
+        })
     }
 
     /// The build that new attempts use.
@@ -73,6 +80,14 @@ impl Slot {
         drop(current);
         self.replaced.notify_waiters();
         before
+    }
+
+    pub(super) fn outputs(&self) -> Arc<[Output]> {
+        Arc::clone(&self.outputs.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set_outputs(&self, outputs: Vec<Output>) {
+        *self.outputs.write().unwrap_or_else(PoisonError::into_inner) = outputs.into();
     }
 
     /// Waits until something else than what has this number stands there.

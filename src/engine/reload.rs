@@ -164,6 +164,9 @@ impl Reloader {
             if outputs != granted(&self.config, &pipeline.plugin) {
                 let failed = |error| AssembleError { pipeline: pipeline.name.to_string(), error };
                 prepare_outputs(self.backend.as_ref(), &outputs).await.map_err(failed)?;
+                if let Some(slot) = self.plugins.slot(&pipeline.plugin) {
+                    slot.set_outputs(outputs);
+                }
             }
         }
         Ok(())

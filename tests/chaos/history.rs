@@ -34,8 +34,9 @@ pub(crate) enum What {
     Written { run: Run, id: String, attempt: u32, verdict: Written },
     /// An engine was told to drain: from here on it may hand back what it holds, and say so or not.
     Drained { run: Run },
-    /// The store showed a live lease. `at` is before the look, `until` the end that it was given.
-    Leased { run: Run, id: String, attempt: u32, until: Micros },
+    /// The store showed a live lease. `at` is after the look, `asked` before it, `until` the end that it
+    /// had then.
+    Leased { run: Run, id: String, attempt: u32, asked: Micros, until: Micros },
     /// The store showed a frontier. `at` is after the look.
     Frontier { partition: u32, sequence: u64 },
     /// The log holds an event.

@@ -7,6 +7,30 @@
 mod checker;
 mod history;
 mod proxy;
+mod run;
 mod self_test;
 #[path = "../support/redis.rs"]
 mod server;
+
+use std::time::Duration;
+
+use run::{Settings, StoreKind, run};
+
+/// The seed of the runs that are made without being asked for another one.
+const SEED: u64 = 7;
+
+/// A run as the environment asks for it: `WASMILL_CHAOS_SEED`, and `WASMILL_CHAOS_MINUTES` for more
+/// than one round.
+fn chaos(store: StoreKind) {
+    let number = |name: &str| {
+        std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    };
+    let seed = number("WASMILL_CHAOS_SEED").unwrap_or(SEED);
+    let time = number("WASMILL_CHAOS_MINUTES").map(|minutes| Duration::from_secs(60 * minutes));
+    run(&Settings { store, seed, time });
+}
+
+#[test]
+fn promises_hold_on_redis() {
+    chaos(StoreKind::Redis);
+}

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use wasmill::backend::{Backend as _, PendingState};
 use wasmill::event::Leased;
 
 use crate::kit::{Bench, sequences};
@@ -153,4 +154,17 @@ async fn a_position_that_another_writer_chose_is_asked_for_in_the_pending_list()
     bench.append(0, 1).await;
     let leased = bench.claim("me", 10).await.leased;
     assert_eq!(sequences(&leased), [2, 3]);
+}
+
+#[tokio::test]
+async fn a_listing_names_the_holder_of_the_fence() {
+    let bench = Bench::new(1).await;
+    bench.append(0, 1).await;
+    let leased = bench.claim("me", 1).await.leased;
+    let receipt = &leased[0].lease.receipt;
+    // As the pending list is read before the fence, it may still name the holder before this one.
+    let _: redis::Value = bench.raw_with("XCLAIM rheo:T:s:s:0 g before 0", &[&**receipt, "JUSTID"]);
+    let pending = bench.backend.pending(&bench.group, 0, None, 10).await.unwrap();
+    let PendingState::Leased { consumer, .. } = &pending[0].state else { panic!("{pending:?}") };
+    assert_eq!(consumer, "me");
 }

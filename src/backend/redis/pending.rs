@@ -218,10 +218,8 @@ impl PendingRow {
         let ours = of(3) == Some(partition.to_string().as_str());
         let of = |i: usize| of(i).filter(|_| ours);
         let left_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms) - now_ms;
-        let consumer = match self.consumer.as_str() {
-            "" => of(6).unwrap_or_default().to_owned(),
-            _ => self.consumer,
-        };
+        // The fence's word first: the list was read before it, and may name the holder before this one.
+        let consumer = of(6).map_or(self.consumer, str::to_owned);
         let state = match of(0) {
             Some("parked") => PendingState::Parked { due_in_ms: left_ms },
             Some("") => PendingState::Parked { due_in_ms: 0 },

@@ -49,8 +49,8 @@ fn no_lease_behind_it(view: &View<'_>, found: &mut Vec<Violation>) {
     for (id, event) in &view.events {
         let Some((partition, sequence)) = event.stored.first() else { continue };
         let Some(seen) = view.frontiers.get(partition) else { continue };
-        for (lease, _) in &event.leased {
-            if seen.iter().any(|(at, frontier)| at <= &lease.at && frontier >= sequence) {
+        for lease in &event.leased {
+            if seen.iter().any(|(at, frontier)| at <= &lease.asked && frontier >= sequence) {
                 let detail = format!("partition {partition}: {id} (sequence {sequence}) is held: {lease:?}");
                 accuse(found, Kind::FrontierPastUnsettled, detail);
             }

@@ -1,12 +1,12 @@
 //! No one gets an event while another one's lease of it lives.
 
-use super::view::View;
+use super::view::{Leased, View};
 use super::{Kind, Violation, accuse};
 use crate::history::Written;
 
 pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
     for (id, event) in &view.events {
-        for (lease, until) in &event.leased {
+        for Leased { seen: lease, until, .. } in &event.leased {
             // A verdict other than the last one ends a lease before its time, and so does a drain. An
             // engine may have died before it could say so.
             let may_end_early = event.fails_at(lease.attempt)

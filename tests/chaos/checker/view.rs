@@ -24,19 +24,26 @@ pub(super) struct EventView<'a> {
     pub(super) appended: Option<(u64, Plan, Answer)>,
     pub(super) stored: Vec<(u32, u64)>,
     pub(super) delivered: Vec<Sighting<'a>>,
-    pub(super) leased: Vec<(Sighting<'a>, Micros)>,
+    pub(super) leased: Vec<Leased<'a>>,
     pub(super) written: Vec<(&'a str, u32, Written)>,
     pub(super) effects: Vec<Effect<'a>>,
     pub(super) dead: Vec<Dead>,
     pub(super) left: bool,
 }
 
-/// Someone was seen to have an attempt.
+/// Someone was seen to have an attempt, at the latest then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting<'a> {
     pub(super) at: Micros,
     pub(super) run: &'a str,
     pub(super) attempt: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leased<'a> {
+    pub(super) seen: Sighting<'a>,
+    pub(super) asked: Micros,
+    pub(super) until: Micros,
 }
 
 pub(super) struct Effect<'a> {
@@ -55,7 +62,7 @@ pub(super) struct Dead {
 impl<'a> EventView<'a> {
     /// All who were seen to have one of its attempts.
     pub(super) fn sightings(&self) -> impl Iterator<Item = Sighting<'a>> + '_ {
-        self.delivered.iter().copied().chain(self.leased.iter().map(|(sighting, _)| *sighting))
+        self.delivered.iter().copied().chain(self.leased.iter().map(|leased| leased.seen))
     }
 
     /// When it was settled, by the store's time; never for one that was not.
@@ -115,8 +122,9 @@ impl<'a> View<'a> {
             What::Drained { run } => {
                 self.drained.insert(run);
             }
-            What::Leased { run, id, attempt, until } => {
-                self.event(id).leased.push((Sighting { at, run, attempt: *attempt }, *until));
+            What::Leased { run, id, attempt, asked, until } => {
+                let seen = Sighting { at, run, attempt: *attempt };
+                self.event(id).leased.push(Leased { seen, asked: *asked, until: *until });
             }
             What::Frontier { partition, sequence } => {
                 self.frontiers.entry(*partition).or_default().push((at, *sequence));

@@ -122,7 +122,8 @@ impl World {
             self.runs += 1;
             let run = format!("run-{}", self.runs);
             let id = || event.id.clone();
-            self.record(What::Leased { run: run.clone(), id: id(), attempt, until: self.now + STEP + LEASE });
+            let (asked, until) = (self.now, self.now + STEP + LEASE);
+            self.record(What::Leased { run: run.clone(), id: id(), attempt, asked, until });
             self.record(What::Delivered { run: run.clone(), id: id(), attempt });
             match step {
                 Step::Drain => {

@@ -183,7 +183,7 @@ fn plant_leasing(history: &mut History, kind: Kind, place: usize) -> bool {
         }
         Kind::TwoLeases => {
             let Some((id, attempt, until)) = pick(records, place, |what| match what {
-                What::Leased { id, attempt, until, run }
+                What::Leased { id, attempt, until, run, .. }
                     if !fails(records, id, *attempt) && !drained(records, run) =>
                 {
                     Some((id.clone(), *attempt, *until))
