@@ -22,7 +22,7 @@ pub fn short_digest(digest: &str) -> &str {
 /// The span of one attempt: every line about it carries these fields, the guest's own lines too. Its
 /// level is the highest, so that no filter takes the fields from a line that it lets through.
 #[must_use]
-pub fn attempt_span(pipeline: &str, leased: &Leased) -> Span {
+pub fn attempt_span(pipeline: &str, leased: &Leased, digest: &str) -> Span {
     error_span!(
         "attempt",
         pipeline,
@@ -30,13 +30,8 @@ pub fn attempt_span(pipeline: &str, leased: &Leased) -> Span {
         partition = leased.lease.partition,
         sequence = leased.lease.sequence,
         attempt = leased.lease.attempt,
-        plugin = tracing::field::Empty,
+        plugin = short_digest(digest),
     )
-}
-
-/// The attempt is bound to the build that handles it.
-pub fn attempt_bound(span: &Span, digest: &str) {
-    span.record("plugin", short_digest(digest));
 }
 
 /// A verdict was written.

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use super::brake::Brake;
 use super::contention::{Contention, Turn};
 use super::handler::{Delivery, Handler};
-use super::leases::Leases;
+use super::leases::{Leases, Standing};
 use super::lineage::{self, Origin};
 use super::permits::Permit;
 use super::pipeline::Pipeline;
@@ -30,13 +30,13 @@ pub(super) struct Held {
     pub(super) ticket: u64,
     /// How often its handler ran again because its state had changed under it.
     pub(super) reruns: u32,
-    /// Cancelled once the lease is lost.
-    pub(super) lost: CancellationToken,
-    /// What every line of the log about this attempt carries.
+    /// Whether the lease is lost.
+    pub(super) standing: Arc<Standing>,
+    /// What every line of the log about this attempt carries; nothing before its turn has come.
     pub(super) span: tracing::Span,
     pub(super) leases: Arc<Leases>,
     /// Back to the worker, where it waits for what becomes of its verdict: dropped once that is known.
-    pub(super) back: Option<oneshot::Sender<Self>>,
+    pub(super) back: Option<oneshot::Sender<Box<Self>>>,
     /// Its leave to run, where handlers are in each other's way: goes back with its verdict's fate.
     pub(super) turn: Option<Turn>,
     /// Goes back when the event is settled or given up.
@@ -52,7 +52,7 @@ impl Drop for Held {
 /// An event whose attempt is over.
 #[derive(Debug)]
 pub(super) struct Finished {
-    pub(super) held: Held,
+    pub(super) held: Box<Held>,
     /// What is to be written; `None` where the lease is lost, and so nothing may be.
     pub(super) settlement: Option<Settlement>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Finished {
 impl Finished {
     /// Gives the event back if it has to run again, and nothing once its verdict is written or given
     /// up; `None` where the verdict does not depend on state.
-    fn comes_back(&mut self) -> Option<oneshot::Receiver<Held>> {
+    fn comes_back(&mut self) -> Option<oneshot::Receiver<Box<Held>>> {
         match &self.settlement.as_ref()?.verdict {
             Verdict::Ack(effects) if !effects.is_empty() && !effects.reads.is_empty() => {
                 let (back, comes) = oneshot::channel();
@@ -78,7 +78,7 @@ pub(super) struct Worker {
     pub(super) hops_max: u32,
     /// Where handlers read their state.
     pub(super) state: Arc<dyn StateSource>,
-    pub(super) queue: async_channel::Receiver<Held>,
+    pub(super) queue: async_channel::Receiver<Box<Held>>,
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) counts: Arc<Counts>,
     pub(super) brake: Arc<Brake>,
@@ -116,22 +116,22 @@ impl Worker {
     async fn turn(&self, held: &Held) -> Option<Turn> {
         tokio::select! {
             turn = self.contention.turn(held.reruns) => turn,
-            () = held.lost.cancelled() => None,
+            () = held.standing.lost() => None,
             () = self.cut.cancelled() => None,
         }
     }
 
-    async fn attempt(&self, held: Held) -> Finished {
+    async fn attempt(&self, mut held: Box<Held>) -> Finished {
         let (handler, number) = self.pipeline.handler();
         let digest = handler.digest();
+        held.span = telemetry::attempt_span(&self.pipeline.name, &held.leased, &digest);
         let verdict = if self.drain.is_cancelled() || self.brake.engaged() {
             Some(Verdict::Release)
         } else {
             self.counts.started.fetch_add(1, Ordering::Relaxed);
-            telemetry::attempt_bound(&held.span, &digest);
             self.verdict(&held, (handler.as_ref(), number), &digest).instrument(held.span.clone()).await
         };
-        held.leases.attempt_over(held.ticket);
+        held.standing.attempt_over();
         let lease = held.leased.lease.clone();
         let settlement = verdict.map(|verdict| Settlement { lease, verdict, plugin: Some(digest) });
         Finished { held, settlement }
@@ -155,7 +155,7 @@ impl Worker {
         };
         tokio::select! {
             biased;
-            () = held.lost.cancelled() => None,
+            () = held.standing.lost() => None,
             () = self.cut.cancelled() => Some(Verdict::Release),
             result = started(handler.handle(event, &delivery)) => {
                 self.brake.attempted(result.as_ref().err(), handler, number);

@@ -10,14 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::Settings;
 use super::attempt::Held;
 use super::brake::Brake;
+use super::claims::{Claims, Order};
 use super::health::{Backoff, Health};
 use super::idle::{IdleWatch, Left, Seat, Step};
 use super::leases::Leases;
-use super::permits::{Permits, Window};
+use super::permits::{Look, Permits, Window};
 use super::pipeline::{Pipeline, PipelineError};
 use super::prepare::{PrepareError, Prepared, Wanted, prepare, prepare_outputs};
 use super::summary::Counts;
-use crate::backend::{ClaimRequest, Error, ErrorClass, Shared, Start};
+use crate::backend::{Claimed, Error, ErrorClass, Shared, Start};
 use crate::event::Leased;
 use crate::telemetry;
 
@@ -37,15 +38,15 @@ const EARLY_WAKE_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Dispatcher {
     backend: Shared,
     pipeline: Arc<Pipeline>,
-    settings: Arc<Settings>,
     health: Arc<Health>,
-    queue: async_channel::Sender<Held>,
+    queue: async_channel::Sender<Box<Held>>,
     leases: Arc<Leases>,
     permits: Arc<Permits>,
     counts: Arc<Counts>,
     brake: Arc<Brake>,
     seat: Seat,
     stop: CancellationToken,
+    claims: Claims,
     window: Window,
     next_ticket: u64,
     sweep_at: Instant,
@@ -56,7 +57,7 @@ pub(super) struct Dispatcher {
     idle: Option<IdleWatch>,
 }
 
-type Wiring = (async_channel::Sender<Held>, Arc<Leases>, Arc<Permits>, Arc<Counts>, Arc<Brake>);
+type Wiring = (async_channel::Sender<Box<Held>>, Arc<Leases>, Arc<Permits>, Arc<Counts>, Arc<Brake>);
 
 impl Dispatcher {
     pub(super) fn new(
@@ -71,10 +72,10 @@ impl Dispatcher {
         let now = Instant::now();
         let window = Window::new(pipeline.concurrency, pipeline.in_flight_max, now);
         let idle = settings.until_idle.as_ref().map(|until| IdleWatch::new(until, &pipeline));
+        let claims = Claims::new(Arc::clone(&backend), Arc::clone(&pipeline), settings);
         Self {
             backend,
             pipeline,
-            settings,
             health,
             queue,
             leases,
@@ -83,6 +84,7 @@ impl Dispatcher {
             brake,
             seat,
             stop,
+            claims,
             window,
             next_ticket: 0,
             sweep_at: now,
@@ -95,24 +97,81 @@ impl Dispatcher {
 
     /// Claims until stopped. Answers with what was left to others, where it was to end when idle.
     pub(super) async fn run(mut self) -> Result<Option<Left>, PipelineError> {
+        let ended = self.dispatch().await;
+        // What is on its way is taken all the same: the workers hand it back.
+        self.gather().await;
+        ended?;
+        Ok(self.idle.and_then(IdleWatch::left))
+    }
+
+    async fn dispatch(&mut self) -> Result<(), PipelineError> {
         let stop = self.stop.clone();
         loop {
-            let room = tokio::select! {
+            let step = tokio::select! {
                 biased;
-                () = stop.cancelled() => break,
-                room = self.room() => room,
+                () = stop.cancelled() => return Ok(()),
+                step = self.step() => step,
             };
-            if self.brake.engaged() {
-                self.hold().await?;
-                continue;
-            }
-            // A claim is never given up half-way: what it took would be held by no one.
-            match self.claim(room, false).await {
-                Ok(claimed) => self.took(claimed).await?,
-                Err(error) => self.recover(error).await?,
+            match step {
+                Next::Ask(_) if self.brake.engaged() => {
+                    self.gather().await;
+                    self.hold().await?;
+                }
+                Next::Ask(room) => {
+                    let sweep = self.sweep_is_due();
+                    self.claims.ask(room, sweep, false);
+                }
+                Next::Answer(order, answer) => match self.answered(order, answer).await {
+                    Ok(taken) => self.took(taken).await?,
+                    Err(error) => {
+                        self.gather().await;
+                        self.recover(error).await?;
+                    }
+                },
             }
         }
-        Ok(self.idle.and_then(IdleWatch::left))
+    }
+
+    /// What is to be done next. First of all another claim, so that the store works on it while the
+    /// answer to the one before is handed over; but only where it is worth its while: the handlers are
+    /// about to run dry, or a good part of the window is free (so that a fast handler's claims stay
+    /// large).
+    async fn step(&mut self) -> Next {
+        let sweep = self.sweep_is_due();
+        let may_ask = self.claims.may_ask(sweep);
+        let Self { claims, permits, window, counts, queue, pipeline, .. } = self;
+        // Claims that overlap may be half as large: neither waits for the other one's events.
+        let (reserved, first, share) =
+            (claims.reserved(), claims.is_empty(), if claims.backlog() { 4 } else { 2 });
+        let mut room = 0;
+        let enough = permits.until(|held| {
+            let size = window.size(counts.started.load(Ordering::Relaxed), Instant::now());
+            room = size.saturating_sub(held + reserved);
+            if room > 0 && (room * share >= size || first && queue.len() < pipeline.concurrency) {
+                Look::Enough
+            } else if first {
+                Look::at_any(held)
+            } else {
+                Look::AtMost(size.saturating_sub(reserved + size.div_ceil(share)))
+            }
+        });
+        tokio::select! {
+            biased;
+            () = enough, if may_ask => {}
+            (order, answer) = claims.next() => return Next::Answer(order, answer),
+        }
+        Next::Ask(room)
+    }
+
+    /// Takes what is on its way, and hands it over.
+    async fn gather(&mut self) {
+        while !self.claims.is_empty() {
+            let (order, answer) = self.claims.next().await;
+            if let Err(error) = self.answered(order, answer).await {
+                // Its cause is still there for the next claim, if there is one.
+                tracing::debug!(pipeline = %self.pipeline.name, %error, "a claim failed");
+            }
+        }
     }
 
     /// Waits until the pipeline may go on, or is to stop. A run that is to end when idle has no one
@@ -129,45 +188,35 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Waits until a claim is worth its while, and says for how many events there is room: the
-    /// handlers are about to run dry, or half of the window is free (so that a fast handler's
-    /// claims stay large).
-    async fn room(&mut self) -> usize {
-        let mut room = 0;
-        let Self { permits, window, counts, queue, pipeline, .. } = self;
-        permits
-            .until(|held| {
-                let size = window.size(counts.started.load(Ordering::Relaxed), Instant::now());
-                room = size.saturating_sub(held);
-                room > 0 && (queue.len() < pipeline.concurrency || room * 2 >= size)
-            })
-            .await;
-        room
+    /// Whether the next claim is to look for expired leases.
+    fn sweep_is_due(&mut self) -> bool {
+        let now = Instant::now();
+        if std::mem::take(&mut self.away) {
+            self.sweep_at = self.sweep_at.max(now + SWEEP_AFTER_OUTAGE);
+        }
+        now >= self.sweep_at
     }
 
-    /// Claims and hands what was taken to the workers.
-    async fn claim(&mut self, limit: usize, alone: bool) -> Result<Taken, Error> {
-        let sent = Instant::now();
-        if std::mem::take(&mut self.away) {
-            self.sweep_at = self.sweep_at.max(sent + SWEEP_AFTER_OUTAGE);
+    /// Chooses when to look for expired leases again. A full answer may have left some behind: if there
+    /// were any in it, the next claim looks; else soon, since events that are new fill a claim too.
+    fn swept(&mut self, order: Order, claimed: &Claimed) {
+        let Claimed { leased, dead_lettered, .. } = claimed;
+        let full = leased.len() + dead_lettered.len() >= order.limit;
+        let found = !dead_lettered.is_empty() || leased.iter().any(|leased| leased.lease.attempt > 1);
+        if !(full && found) {
+            let soon = if full { SWEEP_EVERY_MIN } else { self.pipeline.lease / 4 };
+            self.sweep_at = order.sent + soon.clamp(SWEEP_EVERY_MIN, SWEEP_EVERY_MAX);
         }
-        let sweep = sent >= self.sweep_at;
-        let request = ClaimRequest {
-            group: &self.pipeline.group,
-            consumer: &self.settings.consumer,
-            partitions: &self.pipeline.partitions,
-            limit,
-            lease: self.pipeline.lease,
-            sweep,
-            alone,
-        };
-        let claimed = self.backend.claim(&request).await?;
+    }
+
+    /// Hands what a claim took to the workers.
+    async fn answered(&mut self, order: Order, answer: Result<Claimed, Error>) -> Result<Taken, Error> {
+        let claimed = answer?;
         self.health.works();
         self.backoff.reset();
-        // A full answer may have left expired leases behind: look again at once.
         let taken = claimed.leased.len() + claimed.dead_lettered.len();
-        if sweep && !alone && taken < limit {
-            self.sweep_at = sent + (self.pipeline.lease / 4).clamp(SWEEP_EVERY_MIN, SWEEP_EVERY_MAX);
+        if order.sweep && !order.alone {
+            self.swept(order, &claimed);
         }
         for death in &claimed.dead_lettered {
             telemetry::dead_lettered_at_claim(&self.pipeline.name, death);
@@ -181,41 +230,52 @@ impl Dispatcher {
                 idle.busy();
             }
         }
-        for leased in claimed.leased {
-            self.hand_over(leased, sent).await?;
-        }
+        self.hand_over(claimed.leased, order.sent).await?;
         Ok(Taken { any: taken > 0, suspects: claimed.suspects })
     }
 
-    /// Gives an event to the workers. The queue is as long as the window can get, so this does not
+    /// Gives events to the workers. The queue is as long as the window can get, so this does not
     /// wait; it fails only when no worker is left, and then nothing may be claimed any more.
-    async fn hand_over(&mut self, leased: Leased, granted: Instant) -> Result<(), Error> {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.counts.claimed.fetch_add(1, Ordering::Relaxed);
-        let span = telemetry::attempt_span(&self.pipeline.name, &leased);
-        let lost = self.leases.keep(ticket, leased.lease.clone(), granted);
-        let leases = Arc::clone(&self.leases);
-        let _permit = self.permits.take();
-        let held = Held { leased, ticket, reruns: 0, lost, span, leases, back: None, turn: None, _permit };
-        let sent = self.queue.send(held).await;
-        sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))
+    async fn hand_over(&mut self, leased: Vec<Leased>, granted: Instant) -> Result<(), Error> {
+        let (first, count) = (self.next_ticket, leased.len() as u64);
+        self.next_ticket += count;
+        self.counts.claimed.fetch_add(count, Ordering::Relaxed);
+        let kept = self.leases.keep(first, leased.iter().map(|leased| &leased.lease), granted);
+        for ((ticket, leased), standing) in (first..).zip(leased).zip(kept) {
+            let held = Box::new(Held {
+                leased,
+                ticket,
+                reruns: 0,
+                standing,
+                span: tracing::Span::none(),
+                leases: Arc::clone(&self.leases),
+                back: None,
+                turn: None,
+                _permit: self.permits.take(),
+            });
+            let sent = self.queue.send(held).await;
+            sent.map_err(|_| Error::Corrupt("the pipeline's workers have ended abnormally".to_owned()))?;
+        }
+        Ok(())
     }
 
     async fn took(&mut self, taken: Taken) -> Result<(), Error> {
         // A suspect may be gone before its turn: then there is as little to do as without one.
         let alone = taken.suspects && self.alone().await?;
-        if taken.any || alone { Ok(()) } else { self.rest().await }
+        if taken.any || alone || !self.claims.is_empty() { Ok(()) } else { self.rest().await }
     }
 
     /// Runs one event that may have killed its consumer, with nothing else in this pipeline's
     /// hands, so that it cannot spend its neighbours' attempts again. Says whether there was
     /// anything to do.
     async fn alone(&mut self) -> Result<bool, Error> {
+        self.gather().await;
         if !self.nothing_held().await {
             return Ok(true);
         }
-        match self.claim(1, true).await {
+        self.claims.ask(1, false, true);
+        let (order, answer) = self.claims.next().await;
+        match self.answered(order, answer).await {
             Ok(taken) if taken.any => {
                 self.nothing_held().await;
                 Ok(true)
@@ -230,7 +290,7 @@ impl Dispatcher {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => false,
-            () = self.permits.until(|held| held == 0) => true,
+            () = self.permits.none_held() => true,
         }
     }
 
@@ -262,7 +322,7 @@ impl Dispatcher {
             biased;
             () = self.stop.cancelled() => return Ok(()),
             // A run that is to end when idle ends with the last settlement, which wakes no wait.
-            () = self.permits.until(|held| held == 0), if busy && self.idle.is_some() => return Ok(()),
+            () = self.permits.none_held(), if busy && self.idle.is_some() => return Ok(()),
             () = stirred.wait(), if self.idle.is_some() => return Ok(()),
             waited = self.backend.wait(&self.pipeline.group, &self.pipeline.partitions, timeout) => waited,
         };
@@ -343,6 +403,14 @@ impl Dispatcher {
             () = tokio::time::sleep(wait) => {}
         }
     }
+}
+
+/// What a dispatcher does next.
+enum Next {
+    /// Claim so many events.
+    Ask(usize),
+    /// Take in an answer.
+    Answer(Order, Result<Claimed, Error>),
 }
 
 /// What a claim brought.

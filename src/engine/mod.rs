@@ -20,6 +20,7 @@ use crate::backend::Shared;
 mod assemble;
 mod attempt;
 mod brake;
+mod claims;
 mod conditions;
 mod contention;
 mod dispatcher;

@@ -28,7 +28,7 @@ pub(super) struct Settler {
     /// Stops the pipeline.
     pub(super) stop: CancellationToken,
     /// Back to the workers, for what has to run again.
-    pub(super) again: async_channel::WeakSender<Held>,
+    pub(super) again: async_channel::WeakSender<Box<Held>>,
     pub(super) contention: Arc<Contention>,
     /// Says that other pipelines may have something to do now.
     pub(super) stir: Stirrer,
@@ -50,8 +50,12 @@ impl Settler {
 
     async fn write(&self, batch: &mut Vec<Finished>) {
         // Of those that are in each other's way the first one wins: that is whoever lost most often.
-        batch.sort_by_key(|finished| Reverse(finished.held.reruns));
-        let (mut held, mut settlements) = (Vec::new(), Vec::new());
+        // Otherwise in order, so that the frontier moves with each, and no one has to be noted above it.
+        batch.sort_unstable_by_key(|finished| {
+            let lease = &finished.held.leased.lease;
+            (Reverse(finished.held.reruns), lease.partition, lease.sequence)
+        });
+        let (mut held, mut settlements) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for finished in batch.drain(..) {
             match finished.settlement {
                 Some(settlement) => {
@@ -103,14 +107,13 @@ impl Settler {
     /// Takes in an answer. Gives back what has to be written otherwise.
     fn settled(
         &self,
-        held: Held,
+        held: Box<Held>,
         settlement: Settlement,
         answer: Settled,
         doubtful: bool,
-    ) -> Option<(Held, Settlement)> {
+    ) -> Option<(Box<Held>, Settlement)> {
         match answer {
             Settled::Done => {
-                held.leases.forget(held.ticket);
                 self.counts.settled(&settlement.verdict);
                 self.counts.busy();
                 telemetry::settled(&held.span, &settlement.verdict);
@@ -137,7 +140,7 @@ impl Settler {
 
     /// Another commit changed what the handler had read: it runs again, on fresh state and under the
     /// same lease.
-    fn run_again(&self, mut held: Held, settlement: Settlement) -> Option<(Held, Settlement)> {
+    fn run_again(&self, mut held: Box<Held>, settlement: Settlement) -> Option<(Box<Held>, Settlement)> {
         if held.reruns >= RERUNS_MAX {
             let verdict = self.failed(&held, format!("its state changed under it {RERUNS_MAX} times"));
             return Some((held, Settlement { verdict, ..settlement }));
@@ -145,7 +148,7 @@ impl Settler {
         held.reruns += 1;
         held.turn = None;
         telemetry::runs_again(&held.span, held.reruns);
-        held.leases.attempt_again(held.ticket);
+        held.standing.attempt_again();
         if let Some(back) = held.back.take() {
             match back.send(held) {
                 Ok(()) => return None,
@@ -173,7 +176,6 @@ impl Settler {
 
     /// Nothing more can be written about this attempt.
     fn give_up(&self, held: &Held, doubtful: bool) {
-        held.leases.forget(held.ticket);
         if doubtful {
             // It may have been written, with events that it appends.
             self.stir.stir();
@@ -184,7 +186,7 @@ impl Settler {
     }
 
     /// The store refuses for good: the pipeline stops, and what it held comes again elsewhere.
-    fn fail(&self, held: &[Held], error: Error) {
+    fn fail(&self, held: &[Box<Held>], error: Error) {
         held.iter().for_each(|held| self.give_up(held, true));
         self.failure.set(&self.pipeline.name, error);
         self.stop.cancel();

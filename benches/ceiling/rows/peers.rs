@@ -20,9 +20,9 @@ const IN_FLIGHT_MAX: usize = 256;
 pub(crate) fn run() {
     let rig = Rig::start();
     let own = Side::own(CONCURRENCY, IN_FLIGHT_MAX);
-    let bullmq = Side::bullmq(300, 1, 1, false);
-    let apalis = Side::apalis(100, 1, (0, false), false);
-    let locked = Side::apalis(100, 1, (0, false), true);
+    let bullmq = Side::bullmq(50, 1, 1, false);
+    let apalis = Side::apalis(100, 2, (0, false), false);
+    let locked = Side::apalis(100, 2, (0, false), true);
     let rounds = rounds(&rig, &[&own, &bullmq, &apalis], EVENTS);
     say("Wasmill", &rounds, 0);
     say("BullMQ", &rounds, 1);
