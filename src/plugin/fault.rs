@@ -28,7 +28,7 @@ pub(super) fn classify(error: &wasmtime::Error, state: &State, timeout_ms: u128)
             format!("no answer within {timeout_ms} ms (`timeout` raises it): the guest was still running"),
         )
     } else if error.is::<Spent>() {
-        let max_ms = state.cpu_max.unwrap_or_default().as_millis();
+        let max_ms = state.meter.max().unwrap_or_default().as_millis();
         (FaultKind::Timeout, format!("it computed for more than {max_ms} ms (`max_cpu` raises it)"))
     } else if let Some(refused) = state.guard.refused_bytes {
         // A guest that is refused memory aborts in one of many ways: the cause is the same.

@@ -12,6 +12,7 @@
 mod bindings;
 mod cache;
 mod code;
+mod deadline;
 mod effects;
 mod error;
 mod fault;
@@ -32,12 +33,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use wasmtime::{Store, UpdateDeadline};
 
 use self::bindings::v0_1::wasmill::handler::types;
-use self::bindings::v0_1::{Failure, HandlerPre};
+use self::bindings::v0_1::{Failure, Handler, HandlerPre};
 pub use self::error::{HostError, LoadError, Refusal};
 pub use self::host::{Host, HostSettings};
 pub use self::inspect::{Inspection, Producer};
@@ -50,6 +51,9 @@ use self::state::{Config, State};
 use crate::event::Event;
 use crate::grants::Grants;
 use crate::outcome::{Effects, Fault, Outcome};
+
+/// Looks after which an instance has waited too long: the first one can come just after it began to wait.
+const REAP_LOOKS: u32 = 2;
 
 /// Shortest time between two looks for instances that have waited too long.
 const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -135,7 +139,7 @@ impl Plugin {
         (handler, needs): (HandlerPre<State>, Vec<Need>),
     ) -> Result<Arc<Self>, Refusal> {
         let limits = Limits { timeout: spec.limits.timeout.min(TIMEOUT_MAX), ..spec.limits };
-        let pool = Arc::new(Pool::new(limits.reuse_count_max, limits.idle_max));
+        let pool = Arc::new(Pool::new(limits.reuse_count_max));
         let reaper = tokio::spawn(reap(Arc::clone(&pool), limits.idle_max)).abort_handle();
         let name = spec.name.clone();
         let (config, grants) = (spec.config.clone().into(), Arc::new(spec.grants.clone()));
@@ -208,12 +212,15 @@ impl Plugin {
         report: Option<&mut CallReport>,
     ) -> Result<Outcome, Fault> {
         let deadline = Instant::now() + self.limits.timeout;
-        // Held until the instance is back or gone. It is never closed.
-        let turn = tokio::time::timeout_at(deadline.into(), self.turns.acquire()).await;
-        // Whoever waited until its last moment has no time left to be called in.
-        let turn = turn.ok().filter(|_| Instant::now() < deadline);
-        let Some(_turn) = turn else {
-            return Err(fault::crowded(self.limits.instances_max, self.timeout_ms()));
+        let mut left = self.limits.timeout;
+        // Held until the instance is back or gone.
+        let _turn = match self.turns.try_acquire() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let turn = self.wait(deadline).await?;
+                left = deadline.saturating_duration_since(Instant::now());
+                turn
+            }
         };
         // Taken out of the pool it is this call's own, and gone with it unless it is put back.
         let home = tokio::runtime::Handle::current().id();
@@ -222,7 +229,9 @@ impl Plugin {
             None => {
                 // Those that wait on other runtimes count too.
                 self.pool.shrink(self.turns.available_permits());
-                self.instantiate(deadline).await?
+                let instance = self.instantiate(deadline).await?;
+                left = deadline.saturating_duration_since(Instant::now());
+                instance
             }
         };
         instance.home = Some(home);
@@ -231,16 +240,16 @@ impl Plugin {
             instance.store.data().output.keep();
         }
         instance.store.data_mut().staging.begin(delivery.pipeline, delivery.state.clone());
-        let meter = instance.store.data().meter.clone();
-        let called = meter.measure(call(&mut instance, event, delivery, deadline));
-        let answer = tokio::time::timeout_at(deadline.into(), called).await;
+        let Instance { store, handler, meter, .. } = &mut instance;
+        let called = meter.measure(call(store, handler, event, delivery, left));
+        let answer = deadline::until(deadline, called).await;
         instance.store.data().output.finish();
         if let Some(report) = report {
             report.lines = instance.store.data().output.take();
             report.memory_bytes = instance.store.data().guard.bytes();
         }
         match answer {
-            Ok(Ok(answer)) => {
+            Some(Ok(answer)) => {
                 instance.calls += 1;
                 let effects = instance.store.data_mut().staging.take();
                 // One that was refused memory and lived on is full: the next event would fare no better.
@@ -249,9 +258,17 @@ impl Plugin {
                 }
                 Ok(outcome(answer, effects))
             }
-            Ok(Err(error)) => Err(fault::classify(&error, instance.store.data(), self.timeout_ms())),
-            Err(_elapsed) => Err(fault::overdue(instance.store.data(), self.timeout_ms())),
+            Some(Err(error)) => Err(fault::classify(&error, instance.store.data(), self.timeout_ms())),
+            None => Err(fault::overdue(instance.store.data(), self.timeout_ms())),
         }
+    }
+
+    /// Waits until one of those that run has ended.
+    async fn wait(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Fault> {
+        let turn = deadline::until(deadline, self.turns.acquire()).await;
+        // Whoever waited until its last moment has no time left to be called in. It is never closed.
+        let turn = turn.and_then(Result::ok).filter(|_| Instant::now() < deadline);
+        turn.ok_or_else(|| fault::crowded(self.limits.instances_max, self.timeout_ms()))
     }
 
     /// Makes an instance; its start code runs under the same limits as a call.
@@ -266,7 +283,7 @@ impl Plugin {
             let state = store.data();
             if Instant::now() >= state.deadline {
                 Err(fault::Overdue.into())
-            } else if state.cpu_max.is_some_and(|max| state.meter.spent() >= max) {
+            } else if state.meter.is_spent() {
                 Err(meter::Spent.into())
             } else {
                 Ok(UpdateDeadline::Yield(1))
@@ -274,12 +291,12 @@ impl Plugin {
         });
         begin(&mut store, deadline);
         let started = meter.measure(self.handler.instantiate_async(&mut store));
-        let started = tokio::time::timeout_at(deadline.into(), started).await;
+        let started = deadline::until(deadline, started).await;
         store.data().output.finish();
         match started {
-            Ok(Ok(handler)) => Ok(Instance { store, handler, home: None, calls: 0 }),
-            Ok(Err(error)) => Err(fault::classify(&error, store.data(), self.timeout_ms())),
-            Err(_elapsed) => Err(fault::overdue(store.data(), self.timeout_ms())),
+            Some(Ok(handler)) => Ok(Instance { store, handler, meter, home: None, calls: 0 }),
+            Some(Err(error)) => Err(fault::classify(&error, store.data(), self.timeout_ms())),
+            None => Err(fault::overdue(store.data(), self.timeout_ms())),
         }
     }
 
@@ -304,14 +321,14 @@ fn begin(store: &mut Store<State>, deadline: Instant) {
 }
 
 async fn call(
-    instance: &mut Instance,
+    store: &mut Store<State>,
+    handler: &Handler,
     event: &Event,
     delivery: &Delivery<'_>,
-    deadline: Instant,
+    left: Duration,
 ) -> wasmtime::Result<Result<(), Failure>> {
     let metadata = event.metadata_pairs();
     let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    let left = deadline.saturating_duration_since(Instant::now());
     let event = types::Event {
         id: &event.id,
         stream_name: event.stream.as_str(),
@@ -331,7 +348,7 @@ async fn call(
         max_attempts: delivery.max_attempts,
         timeout_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX),
     };
-    instance.handler.call_handle(&mut instance.store, event, delivery).await
+    handler.call_handle(store, event, delivery).await
 }
 
 /// Only an ack takes along what was staged.
@@ -348,9 +365,9 @@ fn outcome(answer: Result<(), Failure>, effects: Effects) -> Outcome {
 
 /// Drops a plugin's unused instances in time, also when no call comes any more.
 async fn reap(pool: Arc<Pool>, idle_max: Duration) {
-    let interval = (idle_max / 2).max(REAP_INTERVAL_MIN);
+    let interval = (idle_max / REAP_LOOKS).max(REAP_INTERVAL_MIN);
     loop {
         tokio::time::sleep(interval).await;
-        pool.reap(Instant::now());
+        pool.reap(REAP_LOOKS.into());
     }
 }

@@ -2,13 +2,14 @@
 //! more grow old and are dropped.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Id;
 use wasmtime::Store;
 
 use super::bindings::v0_1::Handler;
+use super::meter::Meter;
 use super::state::State;
 
 /// Unused instances that are kept; as a rule there are no more than calls at once.
@@ -18,6 +19,8 @@ const WARM_COUNT_MAX: usize = 1024;
 pub(super) struct Instance {
     pub(super) store: Store<State>,
     pub(super) handler: Handler,
+    /// The store's own.
+    pub(super) meter: Meter,
     /// Where it was called before, if it was. What its guest still holds (a request, a timer) lives
     /// there, and dies with it.
     pub(super) home: Option<Id>,
@@ -29,17 +32,19 @@ pub(super) struct Instance {
 pub(super) struct Pool {
     idle: Mutex<VecDeque<Idle>>,
     reuse_count_max: u32,
-    idle_max: Duration,
+    /// How often [`Pool::reap`] has looked.
+    looks: AtomicU64,
 }
 
 struct Idle {
     instance: Instance,
-    since: Instant,
+    /// After how many looks it was put here: cheaper than a clock, and precise enough.
+    since: u64,
 }
 
 impl Pool {
-    pub(super) fn new(reuse_count_max: u32, idle_max: Duration) -> Self {
-        Self { idle: Mutex::default(), reuse_count_max, idle_max }
+    pub(super) fn new(reuse_count_max: u32) -> Self {
+        Self { idle: Mutex::default(), reuse_count_max, looks: AtomicU64::new(0) }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
@@ -69,15 +74,16 @@ impl Pool {
         if instance.calls < self.reuse_count_max {
             let mut idle = self.idle();
             if idle.len() < WARM_COUNT_MAX {
-                idle.push_back(Idle { instance, since: Instant::now() });
+                idle.push_back(Idle { instance, since: self.looks.load(Ordering::Relaxed) });
             }
         }
     }
 
-    /// Drops what has waited for too long.
-    pub(super) fn reap(&self, now: Instant) {
+    /// Drops what this function has seen waiting `looks` times before.
+    pub(super) fn reap(&self, looks: u64) {
+        let looked = self.looks.fetch_add(1, Ordering::Relaxed);
         let mut idle = self.idle();
-        let old = idle.iter().take_while(|i| now.saturating_duration_since(i.since) >= self.idle_max).count();
+        let old = idle.iter().take_while(|idle| looked.saturating_sub(idle.since) >= looks).count();
         let old: Vec<_> = idle.drain(..old).collect();
         // Giving memory back takes a while: not under the lock.
         drop(idle);

@@ -1,7 +1,7 @@
 //! What a store holds for its guest, and what the host answers when the guest asks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tracing::Level;
 use wasmtime::component::{HasSelf, Linker};
@@ -38,8 +38,6 @@ pub(super) struct State {
     pub(super) guard: Guard,
     pub(super) output: Output,
     pub(super) meter: Meter,
-    /// How long a call may compute.
-    pub(super) cpu_max: Option<Duration>,
     /// When the present call is cut off.
     pub(super) deadline: Instant,
 }
@@ -85,8 +83,7 @@ impl State {
             staging,
             guard,
             output,
-            meter: Meter::new(),
-            cpu_max: limits.cpu_max,
+            meter: Meter::new(limits.cpu_max),
             deadline,
         })
     }
