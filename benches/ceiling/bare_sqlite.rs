@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 use wasmill::backend::Synchronous;
 
@@ -44,6 +45,7 @@ impl Bare {
             Synchronous::Full => "FULL",
             Synchronous::Normal => "NORMAL",
         };
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
         conn.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
         conn.pragma_update(None, "synchronous", synchronous).unwrap();
         conn.pragma_update(None, "cache_size", -8192).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Row;
+use rusqlite::{Row, Statement};
 
 use super::bury::{Death, bury};
 use super::clock::millis;
@@ -145,6 +145,13 @@ pub(super) const READY: &str = concat!(
     " ORDER BY d.ready_ms LIMIT ?6"
 );
 
+const LEASE_AGAIN: &str = "\
+UPDATE pending SET lane = ?4, ready_ms = ?5, attempt = ?6, lease_id = ?7, consumer = ?8, failure = ?9, reason = ?10
+WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3";
+const LEASE_NEW: &str = "\
+INSERT INTO pending (group_id, partition, sequence, lane, ready_ms, attempt, lease_id, consumer)
+VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7)";
+
 impl<'a> Claim<'a> {
     fn new(op: &'a Op<'a>, group: &'a Group, request: &'a Request) -> Self {
         Self {
@@ -196,8 +203,9 @@ impl<'a> Claim<'a> {
         // Those that are buried below do not use up the budget: there may be more behind them.
         let more = found.len() == budget;
         let mut count = 0;
+        let mut lease = self.op.conn.prepare_cached(LEASE_AGAIN)?;
         for found in found {
-            count += usize::from(self.take_found(partition, found)?);
+            count += usize::from(self.take_found(&mut lease, partition, found)?);
         }
         Ok(Taken { count, more })
     }
@@ -226,7 +234,7 @@ impl<'a> Claim<'a> {
     }
 
     /// Leases a pending entry; whether it was not buried instead.
-    fn take_found(&mut self, partition: u32, mut found: Found) -> Result<bool> {
+    fn take_found(&mut self, lease: &mut Statement<'_>, partition: u32, mut found: Found) -> Result<bool> {
         let attempts_max = self.group.attempts_max;
         if found.was_leased {
             found.failure = Some(FailureKind::Expired);
@@ -255,12 +263,7 @@ impl<'a> Claim<'a> {
             }
         };
         let attempt = found.attempt + 1;
-        let mut statement = self.op.conn.prepare_cached(
-            "UPDATE pending SET lane = ?4, ready_ms = ?5, attempt = ?6, lease_id = ?7, consumer = ?8,
-               failure = ?9, reason = ?10
-             WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3",
-        )?;
-        statement.execute((
+        lease.execute((
             self.group.id,
             partition,
             stored(found.sequence),
@@ -281,6 +284,8 @@ impl<'a> Claim<'a> {
         let more = found.len() == budget;
         let mut count = 0;
         let (mut delivered, mut missing) = (standing.delivered, 0);
+        let lane = Lane::leased(1, self.group.attempts_max);
+        let mut lease = self.op.conn.prepare_cached(LEASE_NEW)?;
         for (sequence, event) in found {
             if sequence != delivered + 1 {
                 missing += missing_between(self.op, self.group, standing.partition, delivered, sequence)?;
@@ -289,7 +294,16 @@ impl<'a> Claim<'a> {
             delivered = sequence;
             match event {
                 Ok(event) => {
-                    self.lease_new(event)?;
+                    lease.execute((
+                        self.group.id,
+                        standing.partition,
+                        stored(sequence),
+                        lane.number(),
+                        self.expires_ms,
+                        &*self.lease_id,
+                        &self.request.consumer,
+                    ))?;
+                    self.give(event, 1);
                     count += 1;
                 }
                 Err(no_event) => {
@@ -335,24 +349,6 @@ impl<'a> Claim<'a> {
             Ok((sequence, rows::event(row, 1, place)?))
         })?;
         Ok(found.collect::<rusqlite::Result<_>>()?)
-    }
-
-    fn lease_new(&mut self, event: Event) -> Result<()> {
-        let mut statement = self.op.conn.prepare_cached(
-            "INSERT INTO pending (group_id, partition, sequence, lane, ready_ms, attempt, lease_id, consumer)
-             VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7)",
-        )?;
-        statement.execute((
-            self.group.id,
-            event.partition,
-            stored(event.sequence),
-            Lane::leased(1, self.group.attempts_max).number(),
-            self.expires_ms,
-            &*self.lease_id,
-            &self.request.consumer,
-        ))?;
-        self.give(event, 1);
-        Ok(())
     }
 
     fn give(&mut self, event: Event, attempt: u32) {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::failure::is_contention;
@@ -169,6 +170,9 @@ fn connect(
 }
 
 fn prepare(conn: &Connection, settings: &Settings) -> rusqlite::Result<()> {
+    // Otherwise SQLite plans a statement anew whenever a value is bound to it that its plan might depend
+    // on, which was a fifth of the time.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let synchronous = match settings.synchronous {
         Synchronous::Full => "FULL",
         Synchronous::Normal => "NORMAL",

@@ -127,11 +127,22 @@ pub(super) fn receipt(partition: u32, sequence: u64) -> String {
     format!("{partition}-{sequence}")
 }
 
+/// Whether a text is the receipt of this entry.
+pub(super) fn is_receipt(text: &str, partition: u32, sequence: u64) -> bool {
+    sequence_of(text, partition) == Some(sequence)
+}
+
 /// The sequence in a receipt of this partition; `None` for any other text.
 pub(super) fn sequence_of(text: &str, partition: u32) -> Option<u64> {
-    let (_, sequence) = text.split_once('-')?;
-    let sequence = sequence.parse().ok()?;
-    (receipt(partition, sequence) == text).then_some(sequence)
+    let (before, sequence) = text.split_once('-')?;
+    (digits(before)? == u64::from(partition)).then(|| digits(sequence)).flatten()
+}
+
+/// A number as it is written without a sign and without zeros before it.
+fn digits(text: &str) -> Option<u64> {
+    let plain =
+        text.starts_with(|first: char| first.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
 }
 
 /// A sequence or a count as it is stored. None of ours exceeds [`crate::event::NUMBER_MAX`]; a
@@ -164,7 +175,8 @@ mod tests {
     #[test]
     fn a_receipt_reads_back_and_nothing_else_does() {
         assert_eq!(sequence_of(&receipt(3, 17), 3), Some(17));
-        for other in ["3-017", "2-17", "3", "", "3-", "3-17-1", "3-x", "3-+17"] {
+        assert_eq!(sequence_of(&receipt(0, 0), 0), Some(0));
+        for other in ["3-017", "03-17", "+3-17", "2-17", "3", "", "3-", "3-17-1", "3-x", "3-+17"] {
             assert_eq!(sequence_of(other, 3), None, "{other}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Statement};
 
 use super::bury::{Death, bury, remove};
 use super::clock::millis;
@@ -11,7 +11,7 @@ use super::groups::failure_kind;
 use super::lane::Lane;
 use super::lookup::{Group, move_frontier};
 use super::rewind::{Markers, markers};
-use super::rows::{receipt, stored};
+use super::rows::{is_receipt, stored};
 use super::state;
 use super::worker::Op;
 use crate::backend::{Error, Result, SETTLE_BATCH_MAX, Settled};
@@ -37,7 +37,13 @@ pub(super) fn settle(
     let markers = markers(op, &group)?;
     let mut settled = Vec::with_capacity(settlements.len());
     let mut ended = BTreeSet::new();
+    let mut ack = op.conn.prepare_cached(ACK)?;
     for settlement in settlements {
+        if is_plain_ack(&settlement.verdict) && acked(&mut ack, &group, &markers, &settlement.lease)? {
+            ended.insert(settlement.lease.partition);
+            settled.push(Settled::Done);
+            continue;
+        }
         settled.push(match held(op, &group, &markers, &settlement.lease)? {
             Ok(held) => {
                 if let Some(effects) = effects(&settlement.verdict) {
@@ -59,6 +65,24 @@ pub(super) fn settle(
         move_frontier(op, group.id, partition)?;
     }
     Ok(settled)
+}
+
+/// The fence and the settlement in one step, for what is settled most.
+pub(super) const ACK: &str = "\
+DELETE FROM pending
+WHERE group_id = ?1 AND partition = ?2 AND sequence = ?3 AND lease_id = ?4 AND redriven = 0";
+
+fn is_plain_ack(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Ack(effects) if effects.is_empty())
+}
+
+/// Acks an entry that is there by no redrive; false where nothing was written, for [`held`] to say why.
+fn acked(ack: &mut Statement<'_>, group: &Group, markers: &Markers, lease: &Lease) -> Result<bool> {
+    let Lease { partition, sequence, .. } = *lease;
+    if markers.takes(partition, sequence) || !is_receipt(&lease.receipt, partition, sequence) {
+        return Ok(false);
+    }
+    Ok(ack.execute((group.id, partition, stored(sequence), &*lease.id))? == 1)
 }
 
 /// What is committed with the verdict.
@@ -122,7 +146,7 @@ fn held(op: &Op<'_>, group: &Group, markers: &Markers, lease: &Lease) -> Result<
         .optional()?;
     Ok(match held {
         None => Err(Settled::Stale),
-        Some(_) if *lease.receipt != *receipt(lease.partition, lease.sequence) => {
+        Some(_) if !is_receipt(&lease.receipt, lease.partition, lease.sequence) => {
             Err(Settled::ReceiptMismatch)
         }
         Some(held) => Ok(held),

@@ -1,9 +1,8 @@
 //! A thread that owns a connection and carries out operations on it, several in one transaction.
 //!
 //! What has queued up while one transaction ran goes into the next one together: under load a
-//! commit (and its wait for the disk) is shared, and a lone operation is never delayed. Each
-//! operation stands in a savepoint of its own, so that one that fails undoes nothing of the
-//! others, and is answered only after the commit.
+//! commit (and its wait for the disk) is shared, and a lone operation is never delayed. One that fails
+//! undoes nothing of the others, and each is answered only after the commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -135,6 +134,17 @@ impl Drop for Worker {
     }
 }
 
+/// What an operation left in its transaction.
+enum Ran {
+    /// What it wrote, and whether that gives others something to claim.
+    Kept { stirred: bool },
+    /// Nothing.
+    Undone,
+    /// Part of what it should have written, as the first of the transaction that wrote anything: the
+    /// transaction is to be undone.
+    LeftHalfDone,
+}
+
 /// An operation in the queue.
 trait Job: Send {
     /// Carries it out; whether its writes are to be kept.
@@ -262,9 +272,16 @@ impl Session {
         let mut stirred = false;
         let changes = self.conn.total_changes();
         while let Some(mut job) = next.take() {
-            let ran = self.run_one(job.as_mut(), &mut moment, turns);
+            let ran = self.run_one(job.as_mut(), &mut moment, turns, changes);
             done.push(job);
-            stirred |= ran?;
+            match ran? {
+                Ran::Kept { stirred: stirs } => stirred |= stirs,
+                Ran::Undone => {}
+                Ran::LeftHalfDone => {
+                    self.run("ROLLBACK")?;
+                    return Ok(());
+                }
+            }
             if done.len() < self.access.batch_max() && began.elapsed() < BATCH_TIME_MAX {
                 next = queue.try_recv().ok().filter(|job| !job.is_abandoned());
             }
@@ -282,31 +299,45 @@ impl Session {
         Ok(())
     }
 
-    /// Carries out one operation in a savepoint; whether it stirred others.
+    /// Carries out one operation of a transaction that began when the connection had made so many
+    /// `changes`.
+    ///
+    /// It stands in a savepoint only where there is something to save: while one is open, SQLite copies
+    /// every page before it changes it, which made a lone operation a fifth dearer.
     fn run_one(
         &self,
         job: &mut dyn Job,
         moment: &mut Option<Moment>,
         turns: &mut HashMap<i64, usize>,
-    ) -> Result<bool, Failure> {
+        changes: u64,
+    ) -> Result<Ran, Failure> {
         let time = match *moment {
             Some(time) => time,
             // Read inside the transaction: what another process stored before is seen.
             None => *moment.insert(self.time.moment(self.stored_ms()?)),
         };
         let mut op = Op { conn: &self.conn, namespace: &self.namespace, time, turns, stirred: false };
-        self.run("SAVEPOINT operation")?;
+        let guarded = self.conn.total_changes() != changes;
+        if guarded {
+            self.run("SAVEPOINT operation")?;
+        }
         let keep = job.run(&mut op);
         let stirred = op.stirred;
         if self.conn.is_autocommit() {
             // Some errors (a full disk, no memory) make SQLite undo the whole transaction.
             return Err(Failure::undone("the database undid the transaction; is the disk full?"));
         }
-        if !keep {
-            self.run("ROLLBACK TO operation")?;
+        if guarded {
+            if !keep {
+                self.run("ROLLBACK TO operation")?;
+            }
+            self.run("RELEASE operation")?;
         }
-        self.run("RELEASE operation")?;
-        Ok(keep && stirred)
+        Ok(match keep {
+            true => Ran::Kept { stirred },
+            false if guarded || self.conn.total_changes() == changes => Ran::Undone,
+            false => Ran::LeftHalfDone,
+        })
     }
 
     fn stored_ms(&self) -> rusqlite::Result<i64> {

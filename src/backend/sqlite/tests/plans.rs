@@ -24,6 +24,7 @@ async fn every_step_is_a_search() {
         groups::DEAD_LETTERS,
         claim::READY,
         settle::HELD,
+        settle::ACK,
         bury::BURY,
         redrive::LETTER,
         redrive::LOGGED,
