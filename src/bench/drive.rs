@@ -209,7 +209,9 @@ impl Worker {
                 alone: false,
             };
             let leased = self.backend.claim(&request).await?.leased;
-            if sweep && leased.len() < wanted {
+            // As an engine does: at once again only where a full answer may have left some behind.
+            let full = leased.len() >= wanted;
+            if sweep && !(full && leased.iter().any(|leased| leased.lease.attempt > 1)) {
                 self.sweep_at = sent + SWEEP_EVERY;
             }
             if !leased.is_empty() {

@@ -303,7 +303,7 @@ impl Session {
     /// `changes`.
     ///
     /// It stands in a savepoint only where there is something to save: while one is open, SQLite copies
-    /// every page before it changes it, which made a lone operation a fifth dearer.
+    /// every page before it changes it.
     fn run_one(
         &self,
         job: &mut dyn Job,

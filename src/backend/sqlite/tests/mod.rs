@@ -8,6 +8,7 @@ mod sharing;
 mod tampering;
 mod time;
 mod trimming;
+mod undoing;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
