@@ -21,14 +21,52 @@ pub enum Target {
 /// TLS, `redis+unix:///path/to/socket[?db=N&user=…&pass=…]` (also `unix:`) for a Unix socket.
 /// Shown without its password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
+pub struct RedisUrl {
+    url: String,
+    tls: Tls,
+}
 
 impl RedisUrl {
+    fn new(url: &str) -> Self {
+        Self { url: url.to_owned(), tls: Tls::default() }
+    }
+
     /// The URL with its password, for the one place that connects.
     #[must_use]
     pub fn secret(&self) -> &str {
-        &self.0
+        &self.url
     }
+
+    /// Whether the server is reached by TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.url.starts_with("rediss:")
+    }
+
+    /// What TLS is set up with; nothing but defaults where the server is reached without it.
+    #[must_use]
+    pub fn tls(&self) -> &Tls {
+        &self.tls
+    }
+}
+
+/// The files that a connection by TLS is set up with, all of them PEM. The server's certificate is
+/// verified with and without them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The authorities that may have signed the server's certificate; the system's by default.
+    pub ca: Option<PathBuf>,
+    /// What the server knows us by, where it asks.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, and those between it and its authority.
+    pub cert: PathBuf,
+    /// Its private key, not encrypted.
+    pub key: PathBuf,
 }
 
 /// Why a text names no store.
@@ -45,6 +83,9 @@ pub enum TargetError {
     /// A Redis URL that cannot be read.
     #[error("not a Redis URL: {0}")]
     Redis(String),
+    /// Files for TLS, and a store that is reached without.
+    #[error("`tls_ca`, `tls_cert` and `tls_key` need a server that is reached by TLS: `rediss://HOST`")]
+    WithoutTls,
 }
 
 impl Target {
@@ -62,15 +103,34 @@ impl Target {
             }
             "redis" | "rediss" => {
                 check_host(rest).map_err(|why| TargetError::Redis(why.to_owned()))?;
-                Ok(Self::Redis(RedisUrl(text.to_owned())))
+                Ok(Self::Redis(RedisUrl::new(text)))
             }
             "redis+unix" | "unix" => {
                 if rest.trim_start_matches('/').is_empty() || !rest.starts_with('/') {
                     return Err(TargetError::Redis("a Unix socket needs an absolute path".to_owned()));
                 }
-                Ok(Self::Redis(RedisUrl(text.to_owned())))
+                Ok(Self::Redis(RedisUrl::new(text)))
             }
             _ => Err(TargetError::Scheme),
+        }
+    }
+
+    /// Whether it is a server that is reached by TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Redis(url) if url.is_tls())
+    }
+
+    /// The same store, reached with these files.
+    ///
+    /// # Errors
+    /// [`TargetError::WithoutTls`] where there are files, and no TLS to use them: what was meant to be
+    /// encrypted is not sent in the clear.
+    pub fn with_tls(self, tls: Tls) -> Result<Self, TargetError> {
+        match self {
+            Self::Redis(url) if url.is_tls() => Ok(Self::Redis(RedisUrl { tls, ..url })),
+            other if tls == Tls::default() => Ok(other),
+            _ => Err(TargetError::WithoutTls),
         }
     }
 }
@@ -103,7 +163,7 @@ fn check_host(rest: &str) -> Result<(), &'static str> {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once(':').unwrap_or(("redis", ""));
+        let (scheme, rest) = self.url.split_once(':').unwrap_or(("redis", ""));
         // A query can hold a password too (`pass=` of a Unix socket).
         let rest = rest.split_once('?').map_or(rest, |(before, _)| before);
         match rest.strip_prefix("//").and_then(|rest| rest.rsplit_once('@')) {
@@ -178,6 +238,18 @@ mod tests {
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn files_for_tls_need_tls() {
+        let tls = Tls { ca: Some("ca.pem".into()), identity: None };
+        let Ok(Target::Redis(url)) = parse("rediss://h").unwrap().with_tls(tls.clone()) else { panic!() };
+        assert_eq!(url.tls(), &tls);
+        for text in ["redis://h", "redis+unix:///s", "sqlite:a.db", "memory:"] {
+            let target = parse(text).unwrap();
+            assert_eq!(target.clone().with_tls(Tls::default()).as_ref(), Ok(&target), "{text}");
+            assert_eq!(target.with_tls(tls.clone()), Err(TargetError::WithoutTls), "{text}");
         }
     }
 

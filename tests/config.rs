@@ -95,7 +95,7 @@ fn secrets_arrive() {
     let expected: Vec<(String, String)> = expected.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
     assert_eq!(plugin.config, expected);
     let Some(wasmill::target::Target::Redis(url)) = &config.backend.target else { panic!("no Redis") };
-    assert_eq!(url.secret(), format!("redis://app:{SECRET}@redis.example.com:6380/2"));
+    assert_eq!(url.secret(), format!("rediss://app:{SECRET}@redis.example.com:6380/2"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::backend::{Settings, Shared, Synchronous};
 use crate::config::{self, Config};
 use crate::event::{GroupKey, Name};
 use crate::plugin::{Host, HostSettings};
-use crate::target::{DEFAULT_FILE, Target};
+use crate::target::{DEFAULT_FILE, Identity, Target, Tls};
 
 /// The pipeline file that is read when no one names one.
 const DEFAULT_CONFIG: &str = "wasmill.toml";
@@ -164,18 +164,38 @@ impl Context {
             return Err(Exit::usage("this command has a namespace of its own: leave --namespace out"));
         }
         match (&self.global.backend, &self.global.config) {
-            (Some(_), _) => self.target(&config::Backend::default()).map(Some),
-            (None, Some(_)) => Ok(self.store()?.backend.target),
+            (Some(_), None) => self.target(&config::Backend::default()).map(Some),
+            (Some(_), Some(_)) => self.target(&self.store()?.backend).map(Some),
+            (None, Some(_)) => {
+                let backend = self.store()?.backend;
+                let target = backend.target.clone();
+                target.map(|target| self.with_tls(target, &backend.tls)).transpose()
+            }
             (None, None) => Ok(None),
         }
     }
 
     fn target(&self, backend: &config::Backend) -> Result<Target, Exit> {
-        if let Some(url) = &self.global.backend {
-            return Target::parse(url, &PathBuf::new())
-                .map_err(|error| Exit::usage(format!("--backend: {error}")));
-        }
-        Ok(backend.target.clone().unwrap_or_else(|| Target::Sqlite(DEFAULT_FILE.into())))
+        let Some(url) = &self.global.backend else {
+            let target = backend.target.clone().unwrap_or_else(|| Target::Sqlite(DEFAULT_FILE.into()));
+            return self.with_tls(target, &backend.tls);
+        };
+        let target = Target::parse(url, &PathBuf::new());
+        let target = target.map_err(|error| Exit::usage(format!("--backend: {error}")))?;
+        // The file's keys are for the file's server; they do for another one by TLS.
+        let tls = if target.is_tls() { &backend.tls } else { &Tls::default() };
+        self.with_tls(target, tls)
+    }
+
+    /// The store with the files for TLS that the command line or, without, the pipeline file names.
+    fn with_tls(&self, target: Target, file: &Tls) -> Result<Target, Exit> {
+        let identity = match (&self.global.tls_cert, &self.global.tls_key) {
+            (Some(cert), Some(key)) => Some(Identity { cert: cert.clone(), key: key.clone() }),
+            (None, None) => file.identity.clone(),
+            _ => return Err(Exit::usage("--tls-cert and --tls-key come together")),
+        };
+        let ca = self.global.tls_ca.clone().or_else(|| file.ca.clone());
+        target.with_tls(Tls { ca, identity }).map_err(|error| Exit::usage(error.to_string()))
     }
 }
 

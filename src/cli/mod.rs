@@ -51,6 +51,15 @@ struct Global {
     /// Store: sqlite:FILE, memory:, redis://…, rediss://…, redis+unix://… [default: the file's, else sqlite:wasmill.db]
     #[arg(long, global = true, value_name = "URL", env = "WASMILL_BACKEND", hide_env_values = true)]
     backend: Option<String>,
+    /// With rediss://: PEM file of the authorities that may have signed the server's certificate [default: the file's, else the system's]
+    #[arg(long, global = true, value_name = "FILE", env = "WASMILL_TLS_CA")]
+    tls_ca: Option<PathBuf>,
+    /// With rediss://: PEM file of our own certificate, where the server asks for one [default: the file's]
+    #[arg(long, global = true, value_name = "FILE", env = "WASMILL_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the private key of --tls-cert
+    #[arg(long, global = true, value_name = "FILE", env = "WASMILL_TLS_KEY")]
+    tls_key: Option<PathBuf>,
     /// Prefix of all keys in the store (Rheo's handle) [default: the file's, else Rheo.Redis]
     #[arg(long, global = true, value_name = "NAME")]
     namespace: Option<String>,

@@ -17,6 +17,7 @@ mod read;
 mod resolve;
 mod schema;
 mod table;
+mod tls;
 mod units;
 mod vars;
 
@@ -32,7 +33,7 @@ use crate::event::Name;
 use crate::grants::Grants;
 use crate::outcome::OnFault;
 use crate::retry::RetryPolicy;
-use crate::target::Target;
+use crate::target::{Target, Tls};
 
 pub use self::problem::ConfigError;
 use self::problem::Problem;
@@ -74,6 +75,9 @@ pub struct Store {
 pub struct Backend {
     /// The store; a file is relative to the pipeline file. Shown without its password.
     pub target: Option<Target>,
+    /// The files for TLS, relative to the pipeline file; they were there when they were looked for.
+    /// Where there are some, `target` is reached by TLS, or `None`.
+    pub tls: Tls,
     /// Prefix of all keys in Redis: 1 to 128 bytes without control characters.
     pub namespace: Option<String>,
     /// How safe SQLite's commits are.

@@ -103,19 +103,22 @@ impl Resolver<'_> {
 
     /// The plugin's file, if there is one.
     fn plugin_file(&mut self, written: &Text) -> Option<PathBuf> {
+        let help = "`path` names a WebAssembly component, relative to the folder of this file";
+        self.file(written, "a plugin's file", help)
+    }
+
+    /// A file that must be there, relative to the folder of the pipeline file.
+    pub(super) fn file(&mut self, written: &Text, what: &str, help: &str) -> Option<PathBuf> {
         let path = self.base_dir().join(&written.value);
         let shown = written.or_shown(&path.display().to_string());
         let title = match fs::metadata(&path) {
             _ if written.value.is_empty() => "a path cannot be empty".to_owned(),
-            Ok(found) if found.is_dir() => format!("{shown} is a folder, not a plugin's file"),
+            Ok(found) if found.is_dir() => format!("{shown} is a folder, not {what}"),
             Ok(_) => return Some(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => format!("{shown} does not exist"),
             Err(error) => format!("cannot look for {shown}: {}", error.kind()),
         };
-        let problem = Problem::at(&written.span, title);
-        self.report(
-            problem.help("`path` names a WebAssembly component, relative to the folder of this file"),
-        );
+        self.report(Problem::at(&written.span, title).help(help));
         None
     }
 

@@ -47,6 +47,17 @@ pub(super) struct RawBackend {
     /// When SQLite calls a commit durable: `full` survives a power cut, `normal` may lose the last commits to one.
     #[schemars(extend("enum" = ["full", "normal"], "default" = "full"))]
     pub(super) synchronous: Option<At<String>>,
+    /// With `rediss://`: a PEM file, relative to this file, of the authorities that may have signed the
+    /// server's certificate. Default: the system's.
+    #[schemars(extend("minLength" = 1))]
+    pub(super) tls_ca: Option<At<String>>,
+    /// With `rediss://`: a PEM file, relative to this file, of the certificate that the server knows us
+    /// by; with `tls_key`.
+    #[schemars(extend("minLength" = 1))]
+    pub(super) tls_cert: Option<At<String>>,
+    /// The PEM file of the private key of `tls_cert`, not encrypted.
+    #[schemars(extend("minLength" = 1))]
+    pub(super) tls_key: Option<At<String>>,
 }
 
 /// A WebAssembly component that handles events.

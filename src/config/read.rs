@@ -16,7 +16,8 @@ use super::{grants, units};
 type Problems = Vec<Problem>;
 
 const FILE: Shape = Shape { name: "", keys: &["backend", "plugins", "streams", "engine", "pipeline"] };
-const BACKEND: Shape = Shape { name: "[backend]", keys: &["url", "namespace", "synchronous"] };
+const BACKEND: Shape =
+    Shape { name: "[backend]", keys: &["url", "namespace", "synchronous", "tls_ca", "tls_cert", "tls_key"] };
 const PLUGIN: Shape = Shape {
     name: "[plugins.NAME]",
     keys: &[
@@ -89,6 +90,9 @@ impl RawBackend {
             url: table.string("url", "", problems),
             namespace: table.string("namespace", "", problems),
             synchronous: table.string("synchronous", "", problems),
+            tls_ca: table.string("tls_ca", "", problems),
+            tls_cert: table.string("tls_cert", "", problems),
+            tls_key: table.string("tls_key", "", problems),
         }
     }
 }

@@ -103,7 +103,8 @@ impl<'a> Resolver<'a> {
             let words = [("full", Synchronous::Full), ("normal", Synchronous::Normal)];
             this.word("synchronous", raw, &words)
         });
-        Some(Backend { target: target?, namespace: namespace?, synchronous: synchronous? })
+        let tls = self.tls(raw, target.as_ref().and_then(Option::as_ref));
+        Some(Backend { target: target?, tls: tls?, namespace: namespace?, synchronous: synchronous? })
     }
 
     fn target(&mut self, raw: &At<String>) -> Option<Target> {
@@ -114,7 +115,9 @@ impl<'a> Resolver<'a> {
                 let problem = Problem::at(&url.span, "`url` names no store");
                 self.report(match error {
                     TargetError::Scheme => problem.help(error.to_string()),
-                    TargetError::NoFile | TargetError::Redis(_) => problem.label(error.to_string()),
+                    TargetError::NoFile | TargetError::Redis(_) | TargetError::WithoutTls => {
+                        problem.label(error.to_string())
+                    }
                 });
                 None
             }

@@ -128,21 +128,7 @@ impl Site {
 
     /// Starts an engine; it is killed when dropped.
     pub fn engine(&self, args: &[&str]) -> Engine {
-        let args = [&["run", "wasmill.toml", "--json"], args].concat();
-        let mut child = self.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let lines = BufReader::new(child.stderr.take().unwrap());
-        let reader = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || {
-                for line in lines.lines().map_while(Result::ok) {
-                    let mut log = log.lock().unwrap();
-                    log.push_str(&line);
-                    log.push('\n');
-                }
-            }
-        });
-        Engine { child, log, reader: Some(reader) }
+        Engine::start(self.command(&[&["run", "wasmill.toml", "--json"], args].concat()))
     }
 }
 
@@ -161,6 +147,24 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Starts a command that runs pipelines; it is killed when dropped.
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        let reader = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || {
+                for line in lines.lines().map_while(Result::ok) {
+                    let mut log = log.lock().unwrap();
+                    log.push_str(&line);
+                    log.push('\n');
+                }
+            }
+        });
+        Self { child, log, reader: Some(reader) }
+    }
+
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
 use tokio::sync::Semaphore;
 
 use super::errors::{Failure, ServerCode, code_of, server_error};
 use super::reply::{checked, unexpected};
-use super::scripts;
+use super::{scripts, tls};
 use crate::backend::{Error, Result};
 use crate::target::RedisUrl;
 
@@ -46,7 +46,7 @@ pub(super) enum Effect {
 pub(super) struct Connection(Arc<Inner>);
 
 struct Inner {
-    client: Client,
+    url: RedisUrl,
     /// Where it leads, without the password.
     name: String,
     state: Mutex<State>,
@@ -75,11 +75,18 @@ impl Connection {
         // With several cryptography providers in a program one has to be chosen. Where another
         // part of it has done so before, that one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::open(url.secret()).map_err(|error| Failure::of(&error).report(false))?;
-        let connection = connect(&client).await.map_err(|failure| failure.report(false))?;
+        let connection = connect(url).await.map_err(|failure| match failure {
+            // At the start someone looks on who can mend it; later on, we try until it is mended.
+            Failure::Tls(why) => Error::Refused(why),
+            // A port without TLS waits for the end of what it takes for a command.
+            Failure::Overdue(why) if url.is_tls() => {
+                Error::Unavailable(format!("{why}; is this the server's port for TLS?"))
+            }
+            other => other.report(false),
+        })?;
         let state = Mutex::new(State::Up { connection, generation: 0 });
         Ok(Self(Arc::new(Inner {
-            client,
+            url: url.clone(),
             name: url.to_string(),
             state,
             generation: AtomicU64::new(0),
@@ -166,7 +173,7 @@ impl Connection {
                 return Ok(value);
             }
             // None was there, or the one that was had broken since: reading twice does no harm.
-            let connection = connect_with(&this.0.client, BLOCK_MAX + RESPONSE_TIMEOUT).await;
+            let connection = connect_with(&this.0.url, BLOCK_MAX + RESPONSE_TIMEOUT).await;
             this.block_on(connection.map_err(|failure| failure.report(false))?, &cmd).await
         });
         read.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
@@ -206,7 +213,9 @@ impl Connection {
             Err(error) => {
                 let failure = Failure::of(&error);
                 match &failure {
-                    Failure::Broken(why) | Failure::Overdue(why) => self.give_up(generation, why),
+                    Failure::Broken(why) | Failure::Overdue(why) | Failure::Tls(why) => {
+                        self.give_up(generation, why)
+                    }
                     Failure::Server(errors)
                         if errors.iter().any(|e| code_of(e) == ServerCode::NotPrimary) =>
                     {
@@ -242,7 +251,7 @@ async fn reconnect(inner: Weak<Inner>) {
         tokio::time::sleep(wait.mul_f64(0.8 + 0.4 * rand::random::<f64>())).await;
         wait = (wait * 2).min(BACKOFF_MAX);
         let Some(inner) = inner.upgrade() else { return };
-        match connect(&inner.client).await {
+        match connect(&inner.url).await {
             Ok(connection) => {
                 let generation = inner.generation.fetch_add(1, Ordering::Relaxed) + 1;
                 *lock(&inner.state) = State::Up { connection, generation };
@@ -255,8 +264,8 @@ async fn reconnect(inner: Weak<Inner>) {
 }
 
 /// A connection that carries everything, with all scripts loaded.
-async fn connect(client: &Client) -> Result<MultiplexedConnection, Failure> {
-    let mut connection = connect_with(client, RESPONSE_TIMEOUT).await?;
+async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, Failure> {
+    let mut connection = connect_with(url, RESPONSE_TIMEOUT).await?;
     let load = scripts::load_all();
     let answers = connection.send_packed_commands(&load, 0, load.len()).await;
     let mut errors = Vec::new();
@@ -268,10 +277,11 @@ async fn connect(client: &Client) -> Result<MultiplexedConnection, Failure> {
     if errors.is_empty() { Ok(connection) } else { Err(Failure::Server(errors)) }
 }
 
-async fn connect_with(client: &Client, response: Duration) -> Result<MultiplexedConnection, Failure> {
+async fn connect_with(url: &RedisUrl, response: Duration) -> Result<MultiplexedConnection, Failure> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(response));
+    let client = tls::client(url).await?;
     let connection = client.get_multiplexed_async_connection_with_config(&config).await;
     connection.map_err(|error| Failure::of(&error))
 }

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerError};
 
+use super::tls;
 use crate::backend::Error;
 
 /// What a server's error means to us.
@@ -85,6 +86,8 @@ pub(super) enum Failure {
     /// The connection may be good, but is to be given up: an answer is overdue, and would not be
     /// told from a dead peer.
     Overdue(String),
+    /// TLS, or the files for it, is not as it has to be. Mends itself only where someone sees to it.
+    Tls(String),
     /// The server answered with errors.
     Server(Vec<ServerError>),
     /// The client is at fault: a URL that cannot be used.
@@ -97,7 +100,10 @@ impl Failure {
         let text = error.to_string();
         match error.kind() {
             ErrorKind::Io if error.is_timeout() => Self::Overdue("timed out".to_owned()),
-            ErrorKind::Io | ErrorKind::Parse => Self::Broken(text),
+            ErrorKind::Io | ErrorKind::Parse => match tls::explain(error) {
+                Some(text) => Self::Tls(text),
+                None => Self::Broken(text),
+            },
             ErrorKind::InvalidClientConfig | ErrorKind::Client => Self::Client(text),
             _ => match error.clone().into_server_errors() {
                 Some(errors) => Self::Server(errors.iter().map(|(_, error)| error.clone()).collect()),
@@ -109,8 +115,10 @@ impl Failure {
     /// The error to report; `wrote`: whether the request could have changed something.
     pub(super) fn report(&self, wrote: bool) -> Error {
         match self {
-            Self::Broken(text) | Self::Overdue(text) if wrote => Error::Ambiguous(text.clone()),
-            Self::Broken(text) | Self::Overdue(text) => Error::Unavailable(text.clone()),
+            Self::Broken(text) | Self::Overdue(text) | Self::Tls(text) if wrote => {
+                Error::Ambiguous(text.clone())
+            }
+            Self::Broken(text) | Self::Overdue(text) | Self::Tls(text) => Error::Unavailable(text.clone()),
             Self::Client(text) => Error::Refused(text.clone()),
             Self::Server(errors) => {
                 // The reason why a transaction was discarded stands before the message that it was.

@@ -58,6 +58,7 @@ mod scripts;
 mod settle;
 mod start;
 mod state;
+mod tls;
 mod trim;
 mod values;
 mod wait;
@@ -85,7 +86,8 @@ impl Redis {
     ///
     /// # Errors
     /// [`Error::Unavailable`] where it cannot be reached, [`Error::Busy`] while it loads its data,
-    /// [`Error::Refused`] for wrong credentials or a URL that cannot be used.
+    /// [`Error::Refused`] for wrong credentials, for a URL that cannot be used, and for TLS where one side
+    /// does not trust the other.
     pub async fn connect(url: &RedisUrl, settings: &Settings) -> Result<Self> {
         Ok(Self {
             connection: Connection::open(url).await?,
