@@ -13,10 +13,11 @@
 //!
 //! - [`cli`]: the commands, and what they print
 //! - [`bench`](mod@bench): loads of a known shape, to measure with
+//! - [`http`]: who asks a running engine how it is
 //! - [`engine`]: the loop of a pipeline
 //! - [`backend`]: the stores; [`plugin`]: the WebAssembly host; [`config`]: the pipeline file.
 //!   None of these three sees another one, or the engine.
-//! - [`telemetry`]: what is said of the engine's work
+//! - [`telemetry`]: what is said of the engine's work; [`metrics`]: what is counted of it
 //! - [`grants`]: what a plugin may do
 //! - [`event`], [`outcome`], [`query`], [`retry`], [`routing`], [`state`], [`target`]: values and pure
 //!   functions
@@ -30,6 +31,8 @@ pub mod config;
 pub mod engine;
 pub mod event;
 pub mod grants;
+pub mod http;
+pub mod metrics;
 pub mod outcome;
 pub mod plugin;
 pub mod query;

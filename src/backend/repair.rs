@@ -41,6 +41,18 @@ pub enum RepairKind {
 }
 
 impl RepairKind {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::Hole,
+        Self::IndexRow,
+        Self::Frontier,
+        Self::SettledRow,
+        Self::Undelivered,
+        Self::Missing,
+        Self::Fence,
+        Self::Group,
+    ];
+
     /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -1,6 +1,7 @@
 //! `wasmill check`: everything that can be known before running. Creates nothing.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -69,6 +70,12 @@ pub(super) async fn run(context: &Context, args: CheckArgs) -> Result<(), Exit> 
         let wanted = wanted(&config, pipeline);
         let backend = store.as_ref().map(|store| store.backend.as_ref());
         check_pipeline(backend, pipeline.name.as_str(), &wanted, &mut findings).await?;
+    }
+    if let Some(address) = config.http.listen {
+        match exposed(address) {
+            Some(detail) => findings.warn("http", "listen", &detail)?,
+            None => findings.ok("http", "listen", &format!("{address}, for this machine alone"))?,
+        }
     }
     if store.as_ref().is_some_and(|store| store.redis.is_some()) {
         for detail in unbounded(&config) {
@@ -144,6 +151,17 @@ async fn check_store(store: &Store, args: &CheckArgs, findings: &mut Findings) -
         }
     }
     Ok(())
+}
+
+/// What there is to say of an address that not only this machine can reach.
+pub(super) fn exposed(address: SocketAddr) -> Option<String> {
+    let is_exposed = !address.ip().to_canonical().is_loopback();
+    is_exposed.then(|| {
+        format!(
+            "{address} can be reached from other machines, and the endpoint has no authentication: whoever \
+             reaches it reads the names of streams, groups and plugins, and how much they do"
+        )
+    })
 }
 
 /// The streams of a file that grow without a bound, which a server's memory has: one text for each.

@@ -1,5 +1,6 @@
 //! `wasmill run`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,10 @@ use super::{output, signals};
 use crate::backend::{Error, ErrorClass};
 use crate::config::{self, Config};
 use crate::engine::{
-    self, AssembleError, Ended, Mark, Pipeline, Plugins, PrepareError, Reloader, Summary, UntilIdle, Watch,
-    assemble,
+    self, AssembleError, Conditions, Ended, Mark, Phase, Pipeline, Plugins, PrepareError, Reloader, Summary,
+    UntilIdle, Watch, assemble,
 };
+use crate::http::Server;
 
 /// Between two tries to reach a store that does not answer at the start.
 const START_BACKOFF: Duration = Duration::from_secs(1);
@@ -35,6 +37,10 @@ pub(super) struct RunArgs {
     /// Carry over changes of the file and of its plugins while running, as SIGHUP does
     #[arg(long, conflicts_with = "until_idle")]
     watch: bool,
+    /// Answer on /livez, /readyz and /metrics at this address, such as 127.0.0.1:9464 [default: the
+    /// file's, else nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
     /// Run although Redis may evict streams when its memory is full
     #[arg(long)]
     allow_eviction: bool,
@@ -44,7 +50,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
     // Before it is read: what changes afterwards is seen as a change.
     let mark = Mark::of(&args.file);
     let config = context.load_argument(&args.file)?;
+    let conditions = answer(args.http.or(config.http.listen)).await?;
     let plugins = load_plugins(&config).await?;
+    conditions.enter(Phase::OpeningStore);
     let stop = CancellationToken::new();
     signals::listen(stop.clone())?;
     let hangup = signals::hangup()?;
@@ -66,11 +74,12 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Exit> {
     } else {
         let read = context.reader(&args.file);
         let backend = Arc::clone(&store.backend);
-        let reloader = Reloader::new(backend, remote, (args.file.clone(), mark, read), config, plugins);
+        let (file, metrics) = (args.file.clone(), Arc::clone(conditions.metrics()));
+        let reloader = Reloader::new(backend, remote, (file, mark, read), config, plugins, metrics);
         tokio::spawn(keep_up(reloader, hangup, args.watch));
         Some(changes)
     };
-    let ended = engine::run(store.backend, pipelines, settings, Arc::default(), changes, stop).await;
+    let ended = engine::run(store.backend, pipelines, settings, conditions, changes, stop).await;
     report(context, &ended)
 }
 
@@ -105,6 +114,25 @@ async fn changed(files: &mut Option<Watch>) {
         Some(files) => files.changed().await,
         None => std::future::pending().await,
     }
+}
+
+/// What the engine is to be seen by: over HTTP, where it has an address, from now until the process ends.
+async fn answer(address: Option<SocketAddr>) -> Result<Arc<Conditions>, Exit> {
+    let Some(address) = address else { return Ok(Arc::default()) };
+    let conditions = Arc::new(Conditions::scraped(Arc::default()));
+    let bound = async {
+        let server = Server::bind(address).await?;
+        Ok::<_, std::io::Error>((server.address()?, server))
+    };
+    let failed =
+        |error| Exit::Failed(anyhow::Error::new(error).context(format!("cannot listen on {address}")));
+    let (address, server) = bound.await.map_err(failed)?;
+    tracing::info!(%address, "answering on /livez, /readyz and /metrics");
+    if let Some(detail) = super::check::exposed(address) {
+        tracing::warn!("{detail}");
+    }
+    tokio::spawn(server.serve(Arc::clone(&conditions)));
+    Ok(conditions)
 }
 
 async fn load_plugins(config: &Config) -> Result<Plugins, Exit> {

@@ -8,6 +8,7 @@
 
 mod bounds;
 mod grants;
+mod http;
 mod mask;
 mod pipeline;
 mod plugin;
@@ -24,6 +25,7 @@ mod vars;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,6 +56,8 @@ pub struct Config {
     pub streams: Vec<Stream>,
     /// Settings of the process.
     pub engine: Engine,
+    /// Where it can be asked how it is.
+    pub http: Http,
     /// The pipelines in the order of the file, at least one; each name once. No partition is read
     /// by two pipelines of the same stream and group.
     pub pipelines: Vec<Pipeline>,
@@ -185,6 +189,13 @@ impl Default for Engine {
             max_hops: bounds::MAX_HOPS_DEFAULT,
         }
     }
+}
+
+/// Where a running engine can be asked how it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Http {
+    /// The address of `/livez`, `/readyz` and `/metrics`; by default there is none.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Hands the events of one stream to one plugin, under one consumer group.

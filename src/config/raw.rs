@@ -26,6 +26,9 @@ pub(super) struct RawConfig {
     /// Settings of the process that runs the pipelines.
     #[schemars(with = "Option<RawEngine>")]
     pub(super) engine: RawEngine,
+    /// Where a running engine can be asked how it is. Without it, nowhere.
+    #[schemars(with = "Option<RawHttp>")]
+    pub(super) http: RawHttp,
     /// The pipelines: each hands the events of one stream to one plugin. `run` needs at least one.
     #[schemars(rename = "pipeline", with = "Option<Vec<RawPipeline>>")]
     pub(super) pipelines: Vec<RawPipeline>,
@@ -198,6 +201,14 @@ pub(super) struct RawEngine {
         "default" = bounds::MAX_HOPS_DEFAULT
     ))]
     pub(super) max_hops: Option<At<i64>>,
+}
+
+/// Where a running engine can be asked how it is.
+#[derive(Debug, Default, JsonSchema)]
+#[schemars(deny_unknown_fields, rename = "Http")]
+pub(super) struct RawHttp {
+    /// Address and port for `/livez`, `/readyz` and `/metrics`, such as `127.0.0.1:9464`. Whoever reaches it may read them. Default: none.
+    pub(super) listen: Option<At<String>>,
 }
 
 /// Hands the events of one stream to one plugin, under one consumer group.

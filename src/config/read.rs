@@ -7,15 +7,16 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::problem::{Problem, quoted};
 use super::raw::{
-    RawBackend, RawConfig, RawDir, RawDirTable, RawEngine, RawOnFault, RawPartitions, RawPipeline, RawPlugin,
-    RawRetry, RawStream,
+    RawBackend, RawConfig, RawDir, RawDirTable, RawEngine, RawHttp, RawOnFault, RawPartitions, RawPipeline,
+    RawPlugin, RawRetry, RawStream,
 };
 use super::table::{At, Shape, Table, saturated, wrong_type};
-use super::{grants, units};
+use super::{grants, http, units};
 
 type Problems = Vec<Problem>;
 
-const FILE: Shape = Shape { name: "", keys: &["backend", "plugins", "streams", "engine", "pipeline"] };
+const FILE: Shape =
+    Shape { name: "", keys: &["backend", "plugins", "streams", "engine", "http", "pipeline"] };
 const BACKEND: Shape =
     Shape { name: "[backend]", keys: &["url", "namespace", "synchronous", "tls_ca", "tls_cert", "tls_key"] };
 const PLUGIN: Shape = Shape {
@@ -43,6 +44,7 @@ const PLUGIN: Shape = Shape {
 const DIR: Shape = Shape { name: "allow_dirs", keys: &["path", "guest", "write"] };
 const STREAM: Shape = Shape { name: "[streams.NAME]", keys: &["partitions", "max_age", "max_length"] };
 const ENGINE: Shape = Shape { name: "[engine]", keys: &["drain_timeout", "max_event_bytes", "max_hops"] };
+const HTTP: Shape = Shape { name: "[http]", keys: &["listen"] };
 const PIPELINE: Shape = Shape {
     name: "[[pipeline]]",
     keys: &[
@@ -64,7 +66,8 @@ const RETRY: Shape = Shape { name: "retry", keys: &["max_attempts", "initial", "
 const ON_FAULT: Shape = Shape { name: "on_fault", keys: &["action", "after", "of"] };
 
 /// Every table of the file.
-const SHAPES: [&Shape; 9] = [&FILE, &BACKEND, &PLUGIN, &DIR, &STREAM, &ENGINE, &PIPELINE, &RETRY, &ON_FAULT];
+const SHAPES: [&Shape; 10] =
+    [&FILE, &BACKEND, &PLUGIN, &DIR, &STREAM, &ENGINE, &HTTP, &PIPELINE, &RETRY, &ON_FAULT];
 
 impl RawConfig {
     /// Reads the whole file.
@@ -76,6 +79,7 @@ impl RawConfig {
             plugins: read_named(&mut table, "plugins", &PLUGIN, RawPlugin::read, problems),
             streams: read_named(&mut table, "streams", &STREAM, RawStream::read, problems),
             engine: read_table(&mut table, "engine", &ENGINE, RawEngine::read, problems),
+            http: read_table(&mut table, "http", &HTTP, RawHttp::read, problems),
             pipeline_unreadable: pipelines.is_none(),
             pipelines: pipelines.unwrap_or_default(),
         };
@@ -148,6 +152,12 @@ impl RawEngine {
             max_event_bytes: table.string("max_event_bytes", units::SIZE_FORM, problems),
             max_hops: table.integer("max_hops", problems),
         }
+    }
+}
+
+impl RawHttp {
+    fn read(table: &mut Table<'_, '_>, problems: &mut Problems) -> Self {
+        Self { listen: table.string("listen", http::LISTEN_FORM, problems) }
     }
 }
 

@@ -83,9 +83,10 @@ impl<'a> Resolver<'a> {
         // Every part is looked at before the first one that failed ends it.
         let store = self.store(raw);
         let plugins = self.plugins(&raw.plugins);
+        let http = self.http(&raw.http);
         let pipelines = self.pipelines(raw);
         let Store { backend, streams, engine } = store?;
-        Some(Config { backend, plugins: plugins?, streams, engine, pipelines: pipelines? })
+        Some(Config { backend, plugins: plugins?, streams, engine, http: http?, pipelines: pipelines? })
     }
 
     /// What concerns the store.

@@ -1,7 +1,6 @@
 //! One event's attempt: calls the handler under the lease, and has its fate decided.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -128,7 +127,7 @@ impl Worker {
         let verdict = if self.drain.is_cancelled() || self.brake.engaged() {
             Some(Verdict::Release)
         } else {
-            self.counts.started.fetch_add(1, Ordering::Relaxed);
+            self.counts.starts(&held.leased.event, held.leased.lease.attempt);
             self.verdict(&held, (handler.as_ref(), number), &digest).instrument(held.span.clone()).await
         };
         held.standing.attempt_over();
@@ -153,11 +152,13 @@ impl Worker {
             max_attempts: policy.max_attempts,
             state: Some(Arc::clone(&self.state)),
         };
+        let called = self.counts.clock();
         tokio::select! {
             biased;
             () = held.standing.lost() => None,
             () = self.cut.cancelled() => Some(Verdict::Release),
             result = started(handler.handle(event, &delivery)) => {
+                self.counts.handled(called);
                 self.brake.attempted(result.as_ref().err(), handler, number);
                 if let Err(fault) = &result {
                     self.counts.fault(fault.kind);

@@ -212,6 +212,7 @@ impl Dispatcher {
     /// Hands what a claim took to the workers.
     async fn answered(&mut self, order: Order, answer: Result<Claimed, Error>) -> Result<Taken, Error> {
         let claimed = answer?;
+        self.counts.claim_answered(order.sent.elapsed());
         self.health.works();
         self.backoff.reset();
         let taken = claimed.leased.len() + claimed.dead_lettered.len();
@@ -220,7 +221,7 @@ impl Dispatcher {
         }
         for death in &claimed.dead_lettered {
             telemetry::dead_lettered_at_claim(&self.pipeline.name, death);
-            self.counts.dead_lettered.fetch_add(1, Ordering::Relaxed);
+            self.counts.dead_lettered_at_claim();
         }
         if taken > 0 {
             self.counts.busy();
@@ -239,7 +240,7 @@ impl Dispatcher {
     async fn hand_over(&mut self, leased: Vec<Leased>, granted: Instant) -> Result<(), Error> {
         let (first, count) = (self.next_ticket, leased.len() as u64);
         self.next_ticket += count;
-        self.counts.claimed.fetch_add(count, Ordering::Relaxed);
+        self.counts.claimed(&leased);
         let kept = self.leases.keep(first, leased.iter().map(|leased| &leased.lease), granted);
         for ((ticket, leased), standing) in (first..).zip(leased).zip(kept) {
             let held = Box::new(Held {

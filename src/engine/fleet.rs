@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::brake::Brake;
 use super::conditions::Conditions;
-use super::health::Health;
 use super::idle::Board;
 use super::pipeline::{self, Pipeline};
+use super::summary::Counts;
 use super::{Ended, Settings};
 use crate::backend::Shared;
+use crate::metrics::Meters;
 
 /// Changes that wait for the engine; it takes them up at once.
 const CHANGES_MAX: usize = 16;
@@ -78,7 +79,6 @@ pub(super) struct Fleet {
     pub(super) settings: Arc<Settings>,
     pub(super) stop: CancellationToken,
     conditions: Arc<Conditions>,
-    health: Arc<Health>,
     board: Arc<Board>,
     running: JoinSet<(u64, Ended)>,
     members: BTreeMap<u64, Member>,
@@ -98,7 +98,6 @@ impl Fleet {
             settings: Arc::new(settings),
             conditions,
             stop,
-            health: Arc::default(),
             board: Arc::default(),
             running: JoinSet::new(),
             members: BTreeMap::new(),
@@ -112,15 +111,21 @@ impl Fleet {
         self.next += 1;
         let (name, conditions) = (Arc::clone(&pipeline.name), Arc::clone(&self.conditions));
         let brake = Arc::new(Brake::new(&name, pipeline.on_fault, Arc::clone(&conditions)));
+        let plugin = pipeline.plugin.get();
+        let meters = Meters::new(Arc::clone(conditions.metrics()), &name, &pipeline.group, plugin.name());
+        let (counts, permits) = (Arc::new(Counts::new(meters, conditions.is_scraped)), Arc::default());
+        conditions.begin(&pipeline, &counts, &permits);
         let member = Member { name, stop: stop.clone(), brake: Arc::clone(&brake), stopped: Vec::new() };
         self.members.insert(number, member);
         let parts = pipeline::Parts {
             backend: Arc::clone(&self.backend),
             pipeline: Arc::new(pipeline),
             settings: Arc::clone(&self.settings),
-            health: Arc::clone(&self.health),
+            health: Arc::clone(&self.conditions.health),
             seat: self.board.seat(),
             brake,
+            counts,
+            permits,
             conditions,
             stop,
         };
@@ -169,10 +174,14 @@ impl Fleet {
     }
 
     fn ask_to_stop(&mut self, pipeline: &Arc<str>, stopped: oneshot::Sender<()>) {
-        // Without a member of that name the sender is dropped, which is an answer.
-        if let Some(member) = self.members.values_mut().find(|member| member.name == *pipeline) {
-            member.stop.cancel();
-            member.stopped.push(stopped);
+        match self.members.values_mut().find(|member| member.name == *pipeline) {
+            Some(member) => {
+                member.stop.cancel();
+                member.stopped.push(stopped);
+            }
+            // It has stopped by itself, and now it is wanted no more. The sender is dropped, which is an
+            // answer.
+            None => self.conditions.remove(pipeline),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the engine calls for each event.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -9,7 +10,7 @@ use super::prepare::Output;
 use crate::event::Event;
 use crate::outcome::{Fault, Outcome};
 pub use crate::plugin::Delivery;
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Usage};
 
 /// Something that handles events: a plugin, or a stand-in in tests of the loop.
 #[async_trait]
@@ -23,6 +24,16 @@ pub trait Handler: Send + Sync + 'static {
     /// Handles one event. The future may be dropped at any time, when its lease is lost or a
     /// drain ran out of time.
     async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault>;
+
+    /// The longest time that a call takes, as far as it is bounded.
+    fn call_max(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// What it uses at the moment, where it is a plugin.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 }
 
 #[async_trait]
@@ -38,6 +49,14 @@ impl Handler for Plugin {
     async fn handle(&self, event: &Event, delivery: &Delivery<'_>) -> Result<Outcome, Fault> {
         Self::handle(self, event, delivery).await
     }
+
+    fn call_max(&self) -> Duration {
+        self.limits().timeout
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Some(Self::usage(self))
+    }
 }
 
 /// A plugin's place in the pipelines that use it. A new attempt takes the build that stands there;
@@ -48,6 +67,13 @@ pub struct Slot {
     replaced: Notify,
     /// The streams that it may append to: made again where the store loses them.
     outputs: RwLock<Arc<[Output]>>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (handler, number) = self.numbered();
+        f.debug_struct("Slot").field("name", &handler.name()).field("number", &number).finish_non_exhaustive()
+    }
 }
 
 impl Slot {

@@ -23,18 +23,39 @@ const HELD_AGAIN: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(super) struct Health {
     down: AtomicBool,
-    since: Mutex<Option<Instant>>,
+    outage: Mutex<Option<Outage>>,
+    /// When the last outage ended.
+    back: Mutex<Option<std::time::Instant>>,
     /// When a group was last named that holds up its stream's retention.
     held: Mutex<HashMap<GroupKey, Instant>>,
 }
 
+/// A time in which the store does no work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outage {
+    pub(super) since: Instant,
+    /// It is there, but refuses.
+    pub(super) refuses: bool,
+}
+
 impl Health {
+    /// The outage that lasts, if one does.
+    pub(super) fn outage(&self) -> Option<Outage> {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the last outage ended, if there was one.
+    pub(super) fn back(&self) -> Option<std::time::Instant> {
+        *self.back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An operation failed in a way that may pass.
     pub(super) fn failed(&self, error: &Error) {
         if self.down.swap(true, Ordering::AcqRel) {
             return;
         }
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let outage = Outage { since: Instant::now(), refuses: matches!(error, Error::Busy(_)) };
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(outage);
         tracing::warn!(%error, "the store does not answer; trying again until it does");
     }
 
@@ -43,8 +64,10 @@ impl Health {
         if !self.down.load(Ordering::Acquire) || !self.down.swap(false, Ordering::AcqRel) {
             return;
         }
-        let since = self.since.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let after = since.map_or(Duration::ZERO, |since| since.elapsed());
+        // First, so that no one who sees the end of the outage misses when it was.
+        *self.back.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
+        let outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let after = outage.map_or(Duration::ZERO, |outage| outage.since.elapsed());
         tracing::info!(
             after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
             "the store answers again"

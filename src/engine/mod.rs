@@ -25,6 +25,7 @@ mod conditions;
 mod contention;
 mod dispatcher;
 mod fleet;
+mod gauges;
 mod handler;
 mod handler_state;
 mod health;
@@ -34,6 +35,8 @@ mod lineage;
 mod permits;
 mod pipeline;
 mod prepare;
+mod progress;
+mod readiness;
 mod reload;
 mod settler;
 mod summary;
@@ -42,7 +45,7 @@ mod threads;
 mod watch;
 
 pub use assemble::{AssembleError, Plugins, assemble, outputs, retention, spec, wanted};
-pub use conditions::{Condition, Conditions, Pause};
+pub use conditions::{Condition, Conditions, Pause, Phase};
 pub use fleet::{Changes, Remote, remote};
 pub use handler::{Delivery, Handler, Slot};
 pub use handler_state::StoreState;
@@ -52,6 +55,7 @@ pub use prepare::{
     Output, PartitionChoice, PrepareError, Prepared, Wanted, fit_attempts, fit_output, fit_partitions,
     prepare,
 };
+pub use readiness::{Check, Readiness};
 pub use reload::{ReadConfig, Reloader};
 pub use summary::{Summary, SummaryFaults};
 pub use sweeper::Retention;
@@ -95,7 +99,9 @@ pub async fn run(
     changes: Option<Changes>,
     stop: CancellationToken,
 ) -> Vec<Ended> {
-    let mut fleet = fleet::Fleet::new(backend, settings, conditions, stop.child_token());
+    let stop = stop.child_token();
+    conditions.enter(Phase::Running(stop.clone()));
+    let mut fleet = fleet::Fleet::new(backend, settings, conditions, stop);
     for pipeline in pipelines {
         fleet.start(pipeline);
     }

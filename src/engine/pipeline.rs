@@ -1,6 +1,5 @@
 //! One pipeline's life: starts its parts, lets them run, drains them.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +10,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::Worker;
 use super::brake::Brake;
-use super::conditions::{Condition, Conditions};
+use super::conditions::Conditions;
 use super::contention::Contention;
 use super::dispatcher::Dispatcher;
+use super::gauges;
 use super::handler::{Handler, Slot};
 use super::handler_state::StoreState;
 use super::health::Health;
@@ -28,6 +28,7 @@ use super::threads::Threads;
 use super::{Ended, Settings};
 use crate::backend::{Error, Shared};
 use crate::event::GroupKey;
+use crate::metrics::GroupMeters;
 use crate::outcome::OnFault;
 use crate::plugin::StateSource;
 use crate::retry::RetryPolicy;
@@ -86,6 +87,8 @@ pub(super) struct Parts {
     pub(super) health: Arc<Health>,
     pub(super) seat: Seat,
     pub(super) brake: Arc<Brake>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) permits: Arc<Permits>,
     pub(super) conditions: Arc<Conditions>,
     /// Cancelled when the engine is to stop.
     pub(super) stop: CancellationToken,
@@ -127,17 +130,16 @@ impl Failure {
 
 /// Runs a pipeline until it is stopped, has failed or is idle, then drains it.
 pub(super) async fn run(parts: Parts) -> Ended {
-    let Parts { backend, pipeline, settings, health, seat, brake, conditions, stop } = parts;
-    let counts = Arc::new(Counts::default());
+    let Parts { backend, pipeline, settings, health, seat, brake, counts, permits, conditions, stop } = parts;
     let threads = match Threads::start(pipeline.concurrency) {
         Ok(threads) => threads,
         Err(error) => {
             let failure = Failure::default();
             failure.set(&pipeline.name, PipelineError::Threads(error));
+            conditions.stopped(&pipeline.name);
             return Ended { summary: counts.summary(&pipeline.name, None), error: failure.take() };
         }
     };
-    conditions.set(&pipeline.name, Condition::Running);
     let leases = Arc::new(Leases::default());
     let failure = Failure::default();
     let (drain, cut) = (CancellationToken::new(), CancellationToken::new());
@@ -185,13 +187,18 @@ pub(super) async fn run(parts: Parts) -> Ended {
     let sweeper =
         sweeper::sweep(Arc::clone(&backend), Arc::clone(&pipeline), Arc::clone(&health), Arc::clone(&counts));
     let sweeper = AbortOnDropHandle::new(tokio::spawn(sweeper));
+    let gauges = conditions.is_scraped.then(|| {
+        let meters = GroupMeters::new(Arc::clone(conditions.metrics()), &pipeline.name, &pipeline.group);
+        let gauges = gauges::read(Arc::clone(&backend), Arc::clone(&pipeline), meters);
+        AbortOnDropHandle::new(tokio::spawn(gauges))
+    });
 
     let dispatcher = Dispatcher::new(
         Arc::clone(&backend),
         Arc::clone(&pipeline),
         Arc::clone(&settings),
         health,
-        (queue, Arc::clone(&leases), Arc::new(Permits::default()), Arc::clone(&counts), brake),
+        (queue, Arc::clone(&leases), permits, Arc::clone(&counts), brake),
         seat,
         stop,
     );
@@ -203,7 +210,7 @@ pub(super) async fn run(parts: Parts) -> Ended {
         }
     };
 
-    drop(sweeper);
+    drop((sweeper, gauges));
     // The dispatcher is gone, and with it the queue's sender: workers end once it is empty.
     drain.cancel();
     if tokio::time::timeout(settings.drain_timeout, finish(&mut workers)).await.is_err() {
@@ -221,13 +228,17 @@ pub(super) async fn run(parts: Parts) -> Ended {
         }
     }
     // What is still kept has no verdict in the store that we know of.
-    counts.unknown.fetch_add(leases.count(), Ordering::Relaxed);
+    counts.left_unknown(leases.count());
     drop(renewer);
     if let Err(error) = backend.retire(&pipeline.group, &settings.consumer).await {
         tracing::debug!(pipeline = %pipeline.name, %error, "the consumer's name stays behind");
     }
-    conditions.remove(&pipeline.name);
-    Ended { summary: counts.summary(&pipeline.name, left), error: failure.take() }
+    let error = failure.take();
+    match error {
+        Some(_) => conditions.stopped(&pipeline.name),
+        None => conditions.remove(&pipeline.name),
+    }
+    Ended { summary: counts.summary(&pipeline.name, left), error }
 }
 
 async fn finish(workers: &mut JoinSet<()>) {

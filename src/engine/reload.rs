@@ -18,6 +18,7 @@ use super::watch::Mark;
 use crate::backend::Shared;
 use crate::config::{self, Config, ConfigError};
 use crate::event::Name;
+use crate::metrics::Metrics;
 use crate::telemetry;
 
 /// Reads the pipeline file.
@@ -35,6 +36,9 @@ pub struct Reloader {
     seen: BTreeMap<PathBuf, Mark>,
     /// What was complained of last, by what it is about: each complaint is said once.
     complaints: BTreeMap<String, String>,
+    /// Something could not be carried over since the reload began.
+    refused: bool,
+    metrics: Arc<Metrics>,
 }
 
 /// A change that is known to be possible.
@@ -65,10 +69,12 @@ impl Reloader {
         (file, mark, read): (PathBuf, Mark, ReadConfig),
         config: Config,
         plugins: Plugins,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let plugins_seen = plugins.loaded.values().map(|known| (known.spec.path.clone(), known.mark.clone()));
         let seen = std::iter::once((file.clone(), mark)).chain(plugins_seen).collect();
-        Self { backend, remote, file, read, config, plugins, seen, complaints: BTreeMap::new() }
+        let complaints = BTreeMap::new();
+        Self { backend, remote, file, read, config, plugins, seen, complaints, refused: false, metrics }
     }
 
     /// The files whose change makes a reload worth its while, as they were when they were read.
@@ -80,6 +86,18 @@ impl Reloader {
     /// Brings the engine up to date with the files. What cannot be carried over is said once, and
     /// what ran goes on. Answers whether anything was changed.
     pub async fn reload(&mut self) -> bool {
+        self.refused = false;
+        let changed = self.carry_over().await;
+        if changed {
+            self.metrics.reloaded();
+        }
+        if self.refused {
+            self.metrics.reload_refused();
+        }
+        changed
+    }
+
+    async fn carry_over(&mut self) -> bool {
         let wanted = self.wanted();
         let readable = wanted.is_some();
         // Without a file that can be carried over, builds are looked at all the same.
@@ -241,6 +259,7 @@ impl Reloader {
 
     /// Says what is wrong, unless that was the last thing said about it.
     fn complain(&mut self, about: &str, text: String) {
+        self.refused = true;
         if self.complaints.get(about) != Some(&text) {
             telemetry::reload_refused(&text);
             self.complaints.insert(about.to_owned(), text);
@@ -252,6 +271,9 @@ impl Reloader {
 fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     if old.backend != new.backend {
         return Some("[backend]");
+    }
+    if old.http != new.http {
+        return Some("[http]");
     }
     (old.engine != new.engine).then_some("[engine]")
 }

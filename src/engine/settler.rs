@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Settings;
@@ -74,8 +74,10 @@ impl Settler {
                 consumer: &self.settings.consumer,
                 settlements: &settlements,
             };
+            let sent = Instant::now();
             match self.backend.settle(&request).await {
                 Ok(answers) => {
+                    self.counts.settle_answered(sent.elapsed());
                     let (mut left, mut verdicts) = (Vec::new(), Vec::new());
                     let items = held.drain(..).zip(settlements.drain(..)).zip(answers);
                     for ((held, settlement), answer) in items {
@@ -114,7 +116,7 @@ impl Settler {
     ) -> Option<(Box<Held>, Settlement)> {
         match answer {
             Settled::Done => {
-                self.counts.settled(&settlement.verdict);
+                self.counts.settled(&settlement.verdict, settlement.lease.attempt);
                 self.counts.busy();
                 telemetry::settled(&held.span, &settlement.verdict);
                 self.contention.settled();
@@ -180,8 +182,7 @@ impl Settler {
             // It may have been written, with events that it appends.
             self.stir.stir();
         }
-        let counter = if doubtful { &self.counts.unknown } else { &self.counts.stale };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.counts.given_up(doubtful);
         telemetry::not_settled(&held.span, doubtful);
     }
 

@@ -3,27 +3,34 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
 use super::idle::Left;
+use super::progress::Progress;
 use crate::backend::{Repair, RepairKind};
+use crate::event::{Event, Leased};
+use crate::metrics::Meters;
 use crate::outcome::{FaultKind, Verdict};
 
 /// Numbers of repairs by kind.
 type Repairs = BTreeMap<RepairKind, u64>;
 
-/// Counters of a running pipeline.
-#[derive(Debug, Default)]
+/// Counters of a running pipeline, for its summary at the end and for metrics meanwhile.
+#[derive(Debug)]
 pub(super) struct Counts {
-    pub(super) claimed: AtomicU64,
+    meters: Meters,
+    /// Whether anyone may ask how long calls take: each costs looks at the clock.
+    timed: bool,
+    pub(super) progress: Progress,
+    claimed: AtomicU64,
     pub(super) started: AtomicU64,
-    pub(super) acked: AtomicU64,
-    pub(super) retried: AtomicU64,
-    pub(super) dead_lettered: AtomicU64,
-    pub(super) stale: AtomicU64,
-    pub(super) unknown: AtomicU64,
+    acked: AtomicU64,
+    retried: AtomicU64,
+    dead_lettered: AtomicU64,
+    stale: AtomicU64,
+    unknown: AtomicU64,
     trap: AtomicU64,
     timeout: AtomicU64,
     memory: AtomicU64,
@@ -33,9 +40,79 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    pub(super) fn new(meters: Meters, timed: bool) -> Self {
+        Self {
+            meters,
+            timed,
+            progress: Progress::default(),
+            claimed: AtomicU64::default(),
+            started: AtomicU64::default(),
+            acked: AtomicU64::default(),
+            retried: AtomicU64::default(),
+            dead_lettered: AtomicU64::default(),
+            stale: AtomicU64::default(),
+            unknown: AtomicU64::default(),
+            trap: AtomicU64::default(),
+            timeout: AtomicU64::default(),
+            memory: AtomicU64::default(),
+            repairs: Mutex::default(),
+            busy: Mutex::default(),
+        }
+    }
+
+    /// The store has answered a claim.
+    pub(super) fn claim_answered(&self, took: Duration) {
+        self.progress.looked(Instant::now());
+        self.meters.claim_took(took);
+    }
+
+    /// The store has answered a batch of settlements.
+    pub(super) fn settle_answered(&self, took: Duration) {
+        self.meters.settle_took(took);
+    }
+
+    /// Events were taken under lease.
+    pub(super) fn claimed(&self, leased: &[Leased]) {
+        let count = leased.len() as u64;
+        self.claimed.fetch_add(count, Ordering::Relaxed);
+        let again = leased.iter().filter(|leased| leased.lease.attempt > 1).count();
+        self.meters.claimed(count, again as u64);
+    }
+
+    /// A claim made a dead letter of an entry.
+    pub(super) fn dead_lettered_at_claim(&self) {
+        self.dead_lettered.fetch_add(1, Ordering::Relaxed);
+        self.meters.dead_lettered_at_claim();
+    }
+
+    /// An event's handler is about to be called.
+    pub(super) fn starts(&self, event: &Event, attempt: u32) {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        // Later attempts waited for their time: that is no queue.
+        if self.timed
+            && attempt == 1
+            && let Some(at) = event.timestamp_ms()
+        {
+            self.meters.waited(age(at));
+        }
+    }
+
+    /// The time at which a handler is called, where it counts how long calls take.
+    pub(super) fn clock(&self) -> Option<Instant> {
+        self.timed.then(Instant::now)
+    }
+
+    /// An event's handler has ended, that was called then.
+    pub(super) fn handled(&self, called: Option<Instant>) {
+        if let Some(called) = called {
+            self.meters.handled(called.elapsed());
+        }
+    }
+
     /// There is work, or there was until now.
     pub(super) fn busy(&self) {
         let now = Instant::now();
+        self.progress.moved(now);
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let since = busy.map_or(now, |(since, _)| since);
         *busy = Some((since, now));
@@ -48,16 +125,34 @@ impl Counts {
             FaultKind::Memory => &self.memory,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+        self.meters.fault(kind);
     }
 
     /// Damage of the store was mended.
     pub(super) fn repaired(&self, repair: &Repair) {
         let mut repairs = self.repairs.lock().unwrap_or_else(PoisonError::into_inner);
         *repairs.entry(repair.kind).or_default() += repair.count;
+        self.meters.repaired(repair);
     }
 
-    /// A verdict was written.
-    pub(super) fn settled(&self, verdict: &Verdict) {
+    /// Nothing more can be written about an attempt; `doubtful`, where it may have been.
+    pub(super) fn given_up(&self, doubtful: bool) {
+        if doubtful {
+            return self.left_unknown(1);
+        }
+        self.stale.fetch_add(1, Ordering::Relaxed);
+        self.meters.stale();
+    }
+
+    /// No answer tells whether so many verdicts were written.
+    pub(super) fn left_unknown(&self, count: u64) {
+        self.unknown.fetch_add(count, Ordering::Relaxed);
+        self.meters.unknown(count);
+    }
+
+    /// A verdict on an event's so-manieth attempt was written.
+    pub(super) fn settled(&self, verdict: &Verdict, attempt: u32) {
+        self.meters.settled(verdict, attempt);
         let counter = match verdict {
             Verdict::Ack(_) => &self.acked,
             Verdict::Retry { .. } => &self.retried,
@@ -93,6 +188,13 @@ impl Counts {
             left,
         }
     }
+}
+
+/// How long ago an instant was, in milliseconds since 1970, by this machine's clock; zero for one to come.
+pub(super) fn age(at_ms: i64) -> Duration {
+    let at = Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(at)
 }
 
 /// What a pipeline did from its start to its end.

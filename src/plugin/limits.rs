@@ -1,5 +1,7 @@
 //! What a plugin may use, and the guard that holds an instance's memory to it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use wasmtime::{ResourceLimiter, Result};
@@ -102,6 +104,8 @@ pub(super) struct Guard {
     bytes: usize,
     /// `bytes` before the growth that was permitted last, should it fail after all.
     bytes_before: usize,
+    /// What all instances of the plugin have together, this one's `bytes` among them.
+    bytes_sum: Arc<AtomicUsize>,
     elements: usize,
     /// Bytes that a refused growth of a memory asked for, in this call.
     pub(super) refused_bytes: Option<usize>,
@@ -115,10 +119,23 @@ impl Guard {
             bytes_max,
             bytes: 0,
             bytes_before: 0,
+            bytes_sum: Arc::default(),
             elements: 0,
             refused_bytes: None,
             refused_elements: None,
         }
+    }
+
+    /// Counts this instance's memories into a plugin's sum, before it has any.
+    pub(super) fn count_into(&mut self, bytes_sum: &Arc<AtomicUsize>) {
+        self.bytes_sum = Arc::clone(bytes_sum);
+    }
+
+    /// Takes note of what the memories have now.
+    fn set_bytes(&mut self, bytes: usize) {
+        // Wraps where it shrinks, and so comes out right.
+        self.bytes_sum.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+        self.bytes = bytes;
     }
 
     /// What the instance's memories have together. They never shrink: it is the most so far.
@@ -131,6 +148,12 @@ impl Guard {
     }
 }
 
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.set_bytes(0);
+    }
+}
+
 impl ResourceLimiter for Guard {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
         let bytes = self.bytes.saturating_sub(current).saturating_add(desired);
@@ -139,12 +162,12 @@ impl ResourceLimiter for Guard {
             self.refused_bytes = Some(bytes);
             return Ok(false);
         }
-        self.bytes = bytes;
+        self.set_bytes(bytes);
         Ok(true)
     }
 
     fn memory_grow_failed(&mut self, _: wasmtime::Error) -> Result<()> {
-        self.bytes = self.bytes_before;
+        self.set_bytes(self.bytes_before);
         Ok(())
     }
 
@@ -192,6 +215,25 @@ mod tests {
         assert!(guard.memory_growing(0, 8 * PAGE, None).unwrap());
         guard.memory_grow_failed(wasmtime::Error::msg("above the memory's own maximum")).unwrap();
         assert!(guard.memory_growing(0, 10 * PAGE, None).unwrap());
+    }
+
+    #[test]
+    fn a_plugins_sum_follows_its_instances() {
+        let sum = Arc::default();
+        let guard = || {
+            let mut guard = Guard::new(10 * PAGE);
+            guard.count_into(&sum);
+            guard
+        };
+        let (mut one, mut other) = (guard(), guard());
+        one.memory_growing(0, 2 * PAGE, None).unwrap();
+        other.memory_growing(0, PAGE, None).unwrap();
+        one.memory_growing(2 * PAGE, 5 * PAGE, None).unwrap();
+        assert_eq!(sum.load(Ordering::Relaxed), 6 * PAGE);
+        one.memory_grow_failed(wasmtime::Error::msg("no address space")).unwrap();
+        assert_eq!(sum.load(Ordering::Relaxed), 3 * PAGE);
+        drop(one);
+        assert_eq!(sum.load(Ordering::Relaxed), PAGE);
     }
 
     #[test]

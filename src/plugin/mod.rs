@@ -31,6 +31,7 @@ mod state;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -114,6 +115,19 @@ pub struct CallReport {
     pub took: Duration,
 }
 
+/// What a loaded build uses at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Instances that are in a call, or are being made for one.
+    pub busy: usize,
+    /// Instances that wait for a call.
+    pub warm: usize,
+    /// Instances that may be busy at once.
+    pub busy_max: usize,
+    /// Bytes of linear memory of all of them.
+    pub memory_bytes: usize,
+}
+
 /// One loaded build of a plugin.
 pub struct Plugin {
     name: String,
@@ -125,6 +139,8 @@ pub struct Plugin {
     handler: HandlerPre<State>,
     /// One permit for each instance that may run.
     turns: Semaphore,
+    /// Bytes of linear memory of all instances.
+    memory_bytes: Arc<AtomicUsize>,
     pool: Arc<Pool>,
     reaper: AbortHandle,
     host: Arc<Host>,
@@ -144,8 +160,20 @@ impl Plugin {
         let name = spec.name.clone();
         let (config, grants) = (spec.config.clone().into(), Arc::new(spec.grants.clone()));
         let turns = Semaphore::new(limits.instances_max.clamp(1, Semaphore::MAX_PERMITS));
-        let plugin = Self { name, digest, limits, config, grants, needs, handler, turns, pool, reaper, host };
-        let plugin = Arc::new(plugin);
+        let plugin = Arc::new(Self {
+            name,
+            digest,
+            limits,
+            config,
+            grants,
+            needs,
+            handler,
+            turns,
+            memory_bytes: Arc::default(),
+            pool,
+            reaper,
+            host,
+        });
         match plugin.instantiate(Instant::now() + limits.timeout).await {
             Ok(instance) => plugin.pool.put(instance),
             Err(fault) => return Err(Refusal::Start { reason: fault.message }),
@@ -180,6 +208,18 @@ impl Plugin {
     #[must_use]
     pub fn warm_count(&self) -> usize {
         self.pool.len()
+    }
+
+    /// What it uses at the moment.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let busy_max = self.limits.instances_max.clamp(1, Semaphore::MAX_PERMITS);
+        Usage {
+            busy: busy_max.saturating_sub(self.turns.available_permits()),
+            warm: self.pool.len(),
+            busy_max,
+            memory_bytes: self.memory_bytes.load(Ordering::Relaxed),
+        }
     }
 
     /// Calls the handler with an event. As many calls run at once as the caller makes; each has an
@@ -274,7 +314,8 @@ impl Plugin {
     /// Makes an instance; its start code runs under the same limits as a call.
     async fn instantiate(&self, deadline: Instant) -> Result<Instance, Fault> {
         let state = State::new(Arc::clone(&self.config), &self.grants, &self.limits, deadline);
-        let state = state.map_err(fault::no_directory)?;
+        let mut state = state.map_err(fault::no_directory)?;
+        state.guard.count_into(&self.memory_bytes);
         let meter = state.meter.clone();
         let mut store = Store::new(self.host.engine(), state);
         store.set_hostcall_fuel(self.limits.effects.call_bytes_max());
