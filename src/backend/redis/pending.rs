@@ -217,7 +217,8 @@ impl PendingRow {
         let of = |i: usize| fence.get(i).and_then(Option::as_deref);
         let ours = of(3) == Some(partition.to_string().as_str());
         let of = |i: usize| of(i).filter(|_| ours);
-        let left_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms) - now_ms;
+        let until_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms);
+        let left_ms = until_ms.saturating_sub(now_ms);
         let consumer = match self.consumer.as_str() {
             "" => of(6).unwrap_or_default().to_owned(),
             _ => self.consumer,
