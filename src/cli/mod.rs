@@ -112,6 +112,15 @@ enum Command {
     Schema,
 }
 
+/// A line of `append`, for fuzzing: not part of the library's interface.
+///
+/// # Errors
+/// What is wrong with it, in words.
+#[doc(hidden)]
+pub fn line(line: &[u8], raw: bool) -> Result<crate::event::NewEvent, String> {
+    lines::event(line, raw, &lines::Defaults::default())
+}
+
 /// Runs one command to its end.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {

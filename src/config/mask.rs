@@ -10,6 +10,11 @@ use super::vars;
 /// Schemes of ours, whose `//` may have been forgotten.
 const OUR_SCHEMES: [&str; 4] = ["redis", "rediss", "redis+unix", "unix"];
 
+/// A line with more URLs, or with more bytes, is hidden from its first URL on: no one wrote it by hand,
+/// and looking at each URL up to the end of the line would take time by the square of its length.
+const URLS_MAX: usize = 32;
+const LINE_BYTES_MAX: usize = 8 * 1024;
+
 /// The text with every byte of a URL's password replaced by `*`. Its length in bytes and all
 /// positions stay the same; the names of variables (`${NAME}`) stay readable.
 pub(super) fn mask(source: &str) -> String {
@@ -34,15 +39,13 @@ pub(super) fn mask(source: &str) -> String {
 
 /// Adds the passwords of a line that begins at `line_start`, in order.
 fn find_in_line(line: &str, line_start: usize, hidden: &mut Vec<Range<usize>>) {
-    for (colon, _) in line.match_indices(':') {
-        let before = &line[..colon];
-        let scheme_start = before.rfind(|c: char| !is_scheme(c)).map_or(0, |at| at + char_length(before, at));
-        let scheme = &before[scheme_start..];
-        let rest = &line[colon + 1..];
-        if scheme.is_empty() || !(rest.starts_with("//") || OUR_SCHEMES.contains(&scheme)) {
-            continue;
+    let (mut first, found) = (None, hidden.len());
+    for (count, (scheme_start, start)) in urls(line).enumerate() {
+        let first = *first.get_or_insert(start);
+        if count >= URLS_MAX || line.len() > LINE_BYTES_MAX {
+            hidden.push(line_start + first..line_start + line.len());
+            break;
         }
-        let start = colon + 1 + if rest.starts_with("//") { 2 } else { 0 };
         let url = &line[start..url_end(line, scheme_start, start)];
         for secret in secrets(url).into_iter().flatten() {
             let secret = start + secret.start..start + secret.end;
@@ -51,15 +54,25 @@ fn find_in_line(line: &str, line_start: usize, hidden: &mut Vec<Range<usize>>) {
             }
         }
     }
-    hidden.sort_by_key(|range| range.start);
+    hidden[found..].sort_by_key(|range| range.start);
+}
+
+/// Where each URL of a line has its scheme, and what stands behind its colon and slashes.
+fn urls(line: &str) -> impl Iterator<Item = (usize, usize)> {
+    let mut after = 0;
+    line.match_indices(':').filter_map(move |(colon, _)| {
+        // A scheme has no colon: it begins behind the one before.
+        let before = &line[std::mem::replace(&mut after, colon + 1)..colon];
+        let scheme = before.rsplit(|c: char| !is_scheme(c)).next().unwrap_or_default();
+        let rest = &line[colon + 1..];
+        let slashes = rest.starts_with("//");
+        let found = !scheme.is_empty() && (slashes || OUR_SCHEMES.contains(&scheme));
+        found.then_some((colon - scheme.len(), colon + 1 + if slashes { 2 } else { 0 }))
+    })
 }
 
 fn is_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')
-}
-
-fn char_length(text: &str, at: usize) -> usize {
-    text[at..].chars().next().map_or(0, char::len_utf8)
 }
 
 /// Where a URL ends: at the quote that also stands before its scheme, else with the line.
@@ -163,6 +176,18 @@ mod tests {
             "",
         ] {
             assert_eq!(mask(source), source);
+        }
+    }
+
+    #[test]
+    fn a_line_that_no_one_wrote_is_hidden_from_its_first_url_on() {
+        let many = format!("x = \"{}", "redis:pw@".repeat(URLS_MAX + 1));
+        let long = format!("x = \"redis://{}:pw@h", "u".repeat(LINE_BYTES_MAX));
+        for line in [many, long] {
+            let masked = mask(&format!("a\n{line}\nb"));
+            assert!(masked.starts_with("a\nx = \"redis:") && masked.ends_with("*\nb"), "{masked}");
+            assert!(!masked.contains("pw"), "{masked}");
+            assert_eq!(masked.len(), line.len() + 4);
         }
     }
 

@@ -13,7 +13,7 @@ use super::codec;
 use super::connection::{Effect, is_unknown_script};
 use super::errors::{ServerCode, code_of, server_error};
 use super::groups::code;
-use super::reply::{self, Entry, array, checked, number_or_zero, text_or_empty};
+use super::reply::{self, Entry, array, attempt_number, checked, number_or_zero, text_or_empty};
 use super::scripts::{Code, Script};
 use super::state::GroupState;
 use super::{Redis, millis};
@@ -492,7 +492,7 @@ impl LeaseRow {
     /// Attempt, former holder and former failure of the next L or E.
     fn next_extra(&mut self) -> Result<(u32, String, Option<FailureKind>)> {
         let mut next = || self.extra.next().unwrap_or(Value::Nil);
-        let attempt = u32::try_from(number_or_zero(next())?).unwrap_or(u32::MAX);
+        let attempt = attempt_number(next())?;
         let holder = text_or_empty(next())?;
         Ok((attempt, holder, FailureKind::parse(&text_or_empty(next())?)))
     }

@@ -63,7 +63,7 @@ impl Redis {
             return Ok(Vec::new());
         }
         let sequences = Some((gap.first, last));
-        Ok(vec![Repair { kind: RepairKind::Hole, sequences, count: last - gap.first + 1 }])
+        Ok(vec![Repair { kind: RepairKind::Hole, sequences, count: (last + 1).saturating_sub(gap.first) }])
     }
 
     fn gap_call(&self, group: &GroupKey, p: u32) -> redis::Cmd {

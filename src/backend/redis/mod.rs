@@ -41,6 +41,8 @@ mod codec;
 mod connection;
 mod errors;
 mod explain;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gaps;
 mod groups;
 mod heal;
@@ -203,10 +205,14 @@ impl Redis {
     }
 }
 
+/// Partitions that a stream of another program can have. Some requests ask for each of them, so a number
+/// that means nothing must not be believed.
+const PARTITIONS_READ_MAX: u32 = 1 << 16;
+
 /// The partition count as the metadata has it.
 fn partition_count(answer: Value, stream: &Name) -> Result<u32> {
     let Some(text) = reply::text(answer)? else { return Err(Error::StreamNotFound(stream.clone())) };
-    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| {
+    text.parse().ok().filter(|count| (1..=PARTITIONS_READ_MAX).contains(count)).ok_or_else(|| {
         Error::Corrupt(format!(
             "the stream `{stream}` has `{}` as its number of partitions",
             text.escape_debug()

@@ -217,7 +217,8 @@ impl PendingRow {
         let of = |i: usize| fence.get(i).and_then(Option::as_deref);
         let ours = of(3) == Some(partition.to_string().as_str());
         let of = |i: usize| of(i).filter(|_| ours);
-        let left_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms) - now_ms;
+        let until_ms = of(2).and_then(|text| text.parse::<i64>().ok()).unwrap_or(now_ms);
+        let left_ms = until_ms.saturating_sub(now_ms);
         // The fence's word first: the list was read before it, and may name the holder before this one.
         let consumer = of(6).map_or(self.consumer, str::to_owned);
         let state = match of(0) {

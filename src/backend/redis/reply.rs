@@ -5,6 +5,9 @@ use redis::Value;
 use super::errors::server_error;
 use crate::backend::{Error, Result};
 
+/// 2^53: up to here a double, which is what sorted sets count with, holds every whole number.
+const NUMBER_BOUND: i64 = 1 << 53;
+
 /// Answers to the commands of a pipeline, in order; what is missing is nil.
 pub(super) struct Answers(std::vec::IntoIter<Value>);
 
@@ -83,11 +86,15 @@ pub(super) fn text_or_empty(value: Value) -> Result<String> {
 }
 
 /// A whole number, however it is written; `None` for nil and for other texts.
+///
+/// All that is counted here stays within 2^53. What a server says beyond that is taken for that much, so
+/// that no sum or difference of two numbers overflows.
 pub(super) fn number(value: Value) -> Result<Option<i64>> {
-    match value {
-        Value::Int(number) => Ok(Some(number)),
-        other => Ok(text(other)?.and_then(|text| parse_number(&text))),
-    }
+    let number = match value {
+        Value::Int(number) => Some(number),
+        other => text(other)?.and_then(|text| parse_number(&text)),
+    };
+    Ok(number.map(|number| number.clamp(-NUMBER_BOUND, NUMBER_BOUND)))
 }
 
 /// A whole number; zero for nil and for what is none.
@@ -98,6 +105,11 @@ pub(super) fn number_or_zero(value: Value) -> Result<i64> {
 /// A count; zero for nil and for what is none.
 pub(super) fn count(value: Value) -> Result<u64> {
     Ok(u64::try_from(number_or_zero(value)?).unwrap_or(0))
+}
+
+/// The number of a delivery: from 1, whatever the server says.
+pub(super) fn attempt_number(value: Value) -> Result<u32> {
+    Ok(u32::try_from(number_or_zero(value)?.max(1)).unwrap_or(u32::MAX))
 }
 
 /// A score or counter as a number; scores can be written with an exponent.

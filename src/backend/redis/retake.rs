@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use super::claim::{Held, Taking};
 use super::connection::Effect;
 use super::groups::code;
-use super::reply::{self, array, checked, number_or_zero, text_or_empty};
+use super::reply::{self, array, attempt_number, checked, number_or_zero, text_or_empty};
 use super::scripts::{Code, Script};
 use super::state::Cursors;
 use super::{Redis, millis};
@@ -210,7 +210,7 @@ fn retaken(
         let id = text_or_empty(id)?;
         let mut next = || row.next().unwrap_or(Value::Nil);
         let letter = text_or_empty(next())?;
-        let attempt = u32::try_from(number_or_zero(next())?).unwrap_or(u32::MAX);
+        let attempt = attempt_number(next())?;
         let (holder, failure) = (text_or_empty(next())?, FailureKind::parse(&text_or_empty(next())?));
         let exhausted = match letter.as_str() {
             "L" => None,
