@@ -34,3 +34,8 @@ fn chaos(store: StoreKind) {
 fn promises_hold_on_redis() {
     chaos(StoreKind::Redis);
 }
+
+#[test]
+fn promises_hold_on_sqlite() {
+    chaos(StoreKind::Sqlite);
+}

@@ -27,6 +27,11 @@ impl Failure {
         Self { kind: Kind::Busy, message: message.to_owned() }
     }
 
+    /// Waiting will not help, for the reason `message`.
+    pub(super) fn refused(message: String) -> Self {
+        Self { kind: Kind::Refused, message }
+    }
+
     /// The same failure where it met a commit: a disk that failed then may have kept the work.
     pub(super) fn at_commit(self) -> Self {
         match self.kind {

@@ -22,6 +22,7 @@ mod groups;
 mod heal;
 mod lane;
 mod lookup;
+mod moved;
 mod network;
 mod open;
 mod redrive;
@@ -47,6 +48,7 @@ use tokio::time::Instant;
 
 use self::clock::Time;
 pub use self::clock::{Clock, ManualClock};
+use self::moved::Identity;
 pub use self::open::{Location, Mode};
 use self::worker::{Access, Session, Worker};
 use crate::backend::{
@@ -119,6 +121,10 @@ impl Sqlite {
             namespace: settings.namespace.clone(),
             time: time.clone(),
             access,
+            identity: match &location {
+                Location::File(path) => Some(Identity::of(path)),
+                Location::Memory => None,
+            },
             shared: in_file && access == Access::Write,
             commits: commits.clone(),
             lock_wait_max,

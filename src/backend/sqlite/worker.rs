@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock::{Moment, Time};
 use super::failure::{Failure, is_contention};
+use super::moved::Identity;
 use crate::backend::{Error, Result};
 
 /// Operations that wait for the thread; above that, callers wait to queue.
@@ -52,6 +53,8 @@ pub(super) struct Session {
     pub(super) namespace: String,
     pub(super) time: Arc<Time>,
     pub(super) access: Access,
+    /// The file, where there is one.
+    pub(super) identity: Option<Identity>,
     /// Whether another process may want to write, too.
     pub(super) shared: bool,
     /// Told of every commit that may have given someone something to claim.
@@ -218,10 +221,9 @@ impl Session {
         queue: &mut mpsc::Receiver<Box<dyn Job>>,
         turns: &mut HashMap<i64, usize>,
     ) {
-        if let Err(error) = self.begin() {
+        if let Err(failure) = self.begin() {
             // Whoever queued up meanwhile has waited for the same lock. All are gathered before the
             // first is answered: what comes after an answer is a new try.
-            let failure = Failure::from(error);
             let mut waiting = vec![first];
             while waiting.len() <= QUEUE_MAX
                 && let Ok(job) = queue.try_recv()
@@ -245,16 +247,20 @@ impl Session {
     }
 
     /// Begins a transaction, waiting for another process's lock for a bounded time.
-    fn begin(&self) -> rusqlite::Result<()> {
+    fn begin(&self) -> Result<(), Failure> {
         let asked = Instant::now();
         loop {
             match self.run(self.access.begin()) {
+                Ok(()) => break,
                 Err(error) if is_contention(&error) && asked.elapsed() < self.lock_wait_max => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
-                result => return result,
+                Err(error) => return Err(error.into()),
             }
         }
+        let Some(moved) = self.identity.as_ref().and_then(Identity::moved) else { return Ok(()) };
+        self.run("ROLLBACK")?;
+        Err(Failure::refused(moved))
     }
 
     /// Carries out `first` and what waits behind it, and commits. All that was begun is in `done`

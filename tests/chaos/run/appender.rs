@@ -63,32 +63,30 @@ impl Appender {
     pub(super) fn run(mut self) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let mut store: Option<Shared> = None;
+        let mut store: Option<(u32, Shared)> = None;
         while !self.common.is_over() {
             std::thread::sleep(PAUSE);
             if self.common.still.load(Ordering::Relaxed) || self.common.lag.load(Ordering::Relaxed) > LAG_MAX
             {
                 continue;
             }
+            let part_lock = Arc::clone(&self.common.part);
+            let part = part_lock.blocking_read();
+            // Asked for again under the lock: a run that wants stillness waits for it.
+            if self.common.still.load(Ordering::Relaxed) {
+                continue;
+            }
             match &store {
-                None => store = runtime.block_on(open(&self.target)).ok(),
-                Some(open) => {
-                    let open = Arc::clone(open);
-                    runtime.block_on(self.append(&open));
-                }
+                // What was opened in another part may be a file that was deleted.
+                Some((opened, store)) if *opened == *part => runtime.block_on(self.append(store, *part)),
+                _ => store = runtime.block_on(open(&self.target)).ok().map(|store| (*part, store)),
             }
         }
     }
 
-    async fn append(&mut self, store: &Shared) {
-        let part_lock = Arc::clone(&self.common.part);
-        let part = part_lock.read().await;
-        // Asked for again under the lock: a run that wants stillness waits for it.
-        if self.common.still.load(Ordering::Relaxed) {
-            return;
-        }
+    async fn append(&mut self, store: &Shared, part: u32) {
         let count = self.random.random_range(1..=BATCH_MAX);
-        let batch: Vec<_> = (0..count).map(|_| self.event(*part)).collect();
+        let batch: Vec<_> = (0..count).map(|_| self.event(part)).collect();
         let events: Vec<_> = batch.iter().map(|(event, _)| event.clone()).collect();
         let answer = match store.append(&group().stream, &events).await {
             Ok(_) => Answer::Stored,
@@ -99,7 +97,7 @@ impl Appender {
         for (event, plan) in batch {
             let id = event.id.unwrap();
             let what = What::Appended { batch: self.batches, id, plan, answer };
-            self.common.recorder.record(*part, at, what);
+            self.common.recorder.record(part, at, what);
         }
         self.common.recorder.count(format!("events whose append was answered: {answer:?}"), count as u64);
     }

@@ -67,7 +67,7 @@ impl Run {
         std::fs::copy(plugin, dir.path().join("witness.wasm")).unwrap();
         std::fs::write(dir.path().join("wasmill.toml"), pipeline_file()).unwrap();
         let common = Common::default();
-        let ground = Ground::new(settings.store);
+        let ground = Ground::new(settings.store, dir.path());
         let engines = Engines::start(dir.path().to_owned(), ground.engine_urls(), common.recorder.clone());
         let appender = Appender::new(common.clone(), ground.target(Who::Appender), settings.seed);
         let observer = Observer::new(common.clone(), ground.target(Who::Observer));
@@ -79,7 +79,7 @@ impl Run {
 
     fn step(&mut self, step: &Step) {
         for &fault in &step.faults {
-            if matches!(fault, Fault::Flush) {
+            if matches!(fault, Fault::Flush | Fault::Deleted) {
                 self.lose_all(fault, step.hold);
             } else {
                 self.ground.begin(fault, step.hold, &mut self.engines, &self.common.recorder);
@@ -88,7 +88,7 @@ impl Run {
         // What the fault is: so much time without what it takes away.
         std::thread::sleep(step.hold);
         for &fault in step.faults.iter().rev() {
-            self.ground.end(fault, &mut self.engines);
+            self.ground.end(fault, &mut self.engines, &self.common.recorder);
         }
         self.go_on();
     }

@@ -49,7 +49,9 @@ impl Engines {
     }
 
     fn spawn(&self, number: usize) -> Engine {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wasmill"));
+        // A write beyond the limit is an error then, as it is on a full disk, and not the process's end.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_wasmill")]);
         command.args(["run", "wasmill.toml", "--log-format", "json", "--log"]);
         command.args(["info,wasmill::engine=debug,wasmill::telemetry=debug,guest=off"]);
         command.args(["--backend", &self.urls[number]]).current_dir(&self.dir);
@@ -124,6 +126,36 @@ impl Engines {
         if !status.success() {
             let tail = engine.tail();
             self.recorder.trouble(format!("an engine drained with {status}:\n{tail}"));
+        }
+    }
+
+    /// Waits until all have ended by themselves, failed and saying this, and starts their successors.
+    pub(super) fn all_end_saying(&mut self, text: &str) {
+        let until = Instant::now() + PATIENCE;
+        for number in 0..self.running.len() {
+            let engine = &mut self.running[number];
+            let status = loop {
+                if let Some(status) = engine.child.try_wait().unwrap() {
+                    break status;
+                }
+                assert!(Instant::now() < until, "an engine does not end:\n{}", engine.tail());
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            engine.read_to_the_end();
+            let tail = engine.tail();
+            assert!(status.code() == Some(1) && tail.contains(text), "{status} without {text:?}:\n{tail}");
+            self.start_again(number);
+        }
+    }
+
+    /// Lets no engine that runs write a file beyond so many bytes; or lifts that.
+    pub(super) fn limit_files(&self, bytes: Option<u64>) {
+        let soft = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        for engine in &self.running {
+            let pid = engine.child.id().to_string();
+            let limit = format!("--fsize={soft}:unlimited");
+            // One that was killed meanwhile writes nothing either.
+            let _ = Command::new("prlimit").args(["--pid", &pid, &limit]).stderr(Stdio::null()).status();
         }
     }
 

@@ -1,10 +1,11 @@
 //! The store that a run works on, and what is in the way to it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use wasmill::backend::redis::Redis;
+use wasmill::backend::sqlite::{Clock, Location, Mode, Sqlite};
 use wasmill::backend::{Error, Settings, Shared};
 use wasmill::event::{GroupKey, Name};
 use wasmill::target::Target;
@@ -13,6 +14,7 @@ use super::engines::Engines;
 use super::plan::{ENGINES, Fault, StoreKind};
 use super::recorder::Recorder;
 use super::redis_faults;
+use super::sqlite_faults::File;
 use crate::proxy::{Proxy, Weather};
 use crate::server::RedisServer;
 
@@ -27,6 +29,7 @@ pub(super) enum Ground {
         /// One before each engine, and the last one before the appender.
         lines: Vec<Proxy>,
     },
+    Sqlite(File),
 }
 
 /// Who asks for a connection.
@@ -39,19 +42,21 @@ pub(super) enum Who {
 }
 
 impl Ground {
-    pub(super) fn new(store: StoreKind) -> Self {
+    pub(super) fn new(store: StoreKind, dir: &Path) -> Self {
         match store {
             StoreKind::Redis => {
                 let server = Box::new(RedisServer::durable());
                 let lines = (0..=ENGINES).map(|_| Proxy::before(server.port())).collect();
                 Self::Redis { server, lines }
             }
+            StoreKind::Sqlite => Self::Sqlite(File::new(dir.join("wasmill.db"))),
         }
     }
 
     pub(super) fn engine_urls(&self) -> Vec<String> {
         match self {
             Self::Redis { lines, .. } => lines[..ENGINES].iter().map(url).collect(),
+            Self::Sqlite(file) => vec![format!("sqlite:{}", file.path.display()); ENGINES],
         }
     }
 
@@ -60,6 +65,7 @@ impl Ground {
         let text = match (self, who) {
             (Self::Redis { lines, .. }, Who::Appender) => url(&lines[ENGINES]),
             (Self::Redis { server, .. }, Who::Observer) => server.url(),
+            (Self::Sqlite(file), _) => format!("sqlite:{}", file.path.display()),
         };
         Target::parse(&text, Path::new(".")).unwrap()
     }
@@ -68,6 +74,7 @@ impl Ground {
     pub(super) fn broken(&self) -> u64 {
         match self {
             Self::Redis { lines, .. } => lines.iter().map(Proxy::broken).sum(),
+            Self::Sqlite(_) => 0,
         }
     }
 
@@ -80,12 +87,13 @@ impl Ground {
             (fault, Self::Redis { server, lines }) => {
                 redis_faults::begin(fault, hold, server, lines);
             }
+            (fault, Self::Sqlite(file)) => file.begin(fault, engines),
         }
         recorder.count(format!("fault: {}", name(fault)), 1);
     }
 
     /// Mends it.
-    pub(super) fn end(&mut self, fault: Fault, engines: &mut Engines) {
+    pub(super) fn end(&mut self, fault: Fault, engines: &mut Engines, recorder: &Recorder) {
         match (fault, &mut *self) {
             (Fault::Kill { engine } | Fault::Drain { engine }, _) => engines.start_again(engine),
             (Fault::Pause { engine }, _) => engines.signal(engine, "-CONT"),
@@ -93,6 +101,7 @@ impl Ground {
                 lines.iter().for_each(|line| line.set(Weather::Fair));
                 redis_faults::end(fault, server);
             }
+            (fault, Self::Sqlite(file)) => file.end(fault, engines, recorder),
         }
     }
 }
@@ -112,7 +121,12 @@ pub(super) async fn open(target: &Target) -> Result<Shared, Error> {
     let settings = Settings::default();
     match target {
         Target::Redis(url) => Ok(Arc::new(Redis::connect(url, &settings).await?)),
-        Target::Sqlite(_) | Target::Memory => unreachable!("no run works on {target}"),
+        Target::Sqlite(path) => {
+            let location = Location::File(PathBuf::clone(path));
+            // Made by an engine, as a rule; an observer that made it would be no observer.
+            Ok(Arc::new(Sqlite::open(location, Mode::Existing, &settings, Clock::System).await?))
+        }
+        Target::Memory => unreachable!("no run works on {target}"),
     }
 }
 

@@ -12,6 +12,7 @@ mod observer;
 mod plan;
 mod recorder;
 mod redis_faults;
+mod sqlite_faults;
 
 pub(crate) use drive::{Settings, run};
 pub(crate) use plan::StoreKind;

@@ -36,21 +36,22 @@ impl Observer {
     pub(super) fn run(mut self) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let mut store: Option<Shared> = None;
+        let mut store: Option<(u32, Shared)> = None;
         while !self.common.is_over() {
             std::thread::sleep(PAUSE);
+            let part_lock = std::sync::Arc::clone(&self.common.part);
+            let part = part_lock.blocking_read();
             match &store {
-                None => store = runtime.block_on(open(&self.target)).ok(),
-                // A store that is away is no news.
-                Some(store) => drop(runtime.block_on(self.look(store))),
+                // What was opened in another part may be a file that was deleted. A store that is away is
+                // no news.
+                Some((opened, store)) if *opened == *part => drop(runtime.block_on(self.look(store, *part))),
+                _ => store = runtime.block_on(open(&self.target)).ok().map(|store| (*part, store)),
             }
         }
     }
 
-    async fn look(&mut self, store: &Shared) -> wasmill::backend::Result<()> {
-        let part_lock = std::sync::Arc::clone(&self.common.part);
-        let part = part_lock.read().await;
-        if std::mem::replace(&mut self.part, *part) != *part {
+    async fn look(&mut self, store: &Shared, part: u32) -> wasmill::backend::Result<()> {
+        if std::mem::replace(&mut self.part, part) != part {
             self.frontiers.clear();
             self.leases.clear();
         }

@@ -11,6 +11,7 @@ pub(super) const ENGINES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     Redis,
+    Sqlite,
 }
 
 /// What breaks. A line is the connection of an engine to the store, or the appender's, which comes
@@ -65,6 +66,12 @@ pub(super) enum Fault {
     Replica,
     /// A script of someone else's keeps the server busy.
     SlowScript,
+    /// The engines can write no file beyond a few bytes.
+    DiskFull,
+    /// Another process keeps the database locked.
+    Locked,
+    /// The database is deleted under everyone: a new history.
+    Deleted,
 }
 
 /// Faults that come together, and how long they last.
@@ -93,6 +100,11 @@ impl Plan {
                 faults.extend(self.redis_faults());
                 Fault::Flush
             }
+            StoreKind::Sqlite => {
+                faults.extend(self.engine_faults());
+                faults.extend([Fault::DiskFull, Fault::DiskFull, Fault::Locked, Fault::Locked]);
+                Fault::Deleted
+            }
         };
         faults.shuffle(&mut self.random);
         let at = self.random.random_range(0..faults.len() / 2);
@@ -105,6 +117,8 @@ impl Plan {
         let ms = match fault {
             // Longer than a lease.
             Fault::Pause { .. } => random.random_range(1_500..2_500),
+            // Longer than anyone waits for a lock, at times.
+            Fault::Locked => random.random_range(200..7_000),
             Fault::FreezeServer => random.random_range(200..2_500),
             Fault::Drain { .. } | Fault::Kill { .. } | Fault::Cut { .. } => random.random_range(0..200),
             _ => random.random_range(200..1_500),

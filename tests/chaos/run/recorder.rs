@@ -61,6 +61,11 @@ impl Recorder {
         self.seen().troubles.push(text);
     }
 
+    /// Forgets those that were to be.
+    pub(super) fn forgive(&self, text: &str) {
+        self.seen().troubles.retain(|trouble| !trouble.contains(text));
+    }
+
     pub(super) fn take_troubles(&self) -> Vec<String> {
         std::mem::take(&mut self.seen().troubles)
     }

@@ -26,7 +26,7 @@ pub(super) fn begin(fault: Fault, hold: Duration, server: &mut RedisServer, line
         Fault::OutOfMemory => ask(server, words("CONFIG SET maxmemory 1")),
         Fault::Replica => ask(server, redis::cmd("REPLICAOF").arg(&NOWHERE).to_owned()),
         Fault::SlowScript => keep_busy(server, hold),
-        Fault::Kill { .. } | Fault::Pause { .. } | Fault::Drain { .. } => unreachable!("{fault:?}"),
+        _ => unreachable!("{fault:?}"),
     }
 }
 

@@ -155,3 +155,44 @@ async fn a_caller_that_gave_up_while_it_was_queued_changes_nothing() {
     assert_eq!(soon(first).await.unwrap().unwrap()[0].sequence, 1);
     assert_eq!(store.append(&key().stream, &events(1)).await.unwrap()[0].sequence, 2);
 }
+
+#[tokio::test]
+async fn a_file_that_was_deleted_or_replaced_is_said_and_not_gone_on_with() {
+    fn assert_said<T: std::fmt::Debug>(result: Result<T>) {
+        match result {
+            Err(Error::Refused(why)) => assert!(why.contains("deleted or replaced"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let place = Place::new();
+    let delete = || {
+        for suffix in ["", "-wal", "-shm"] {
+            let mut name = place.path().into_os_string();
+            name.push(suffix);
+            std::fs::remove_file(name).unwrap();
+        }
+    };
+    let before = place.open().await;
+    prepare(&before, 1, 5).await;
+    before.append(&key().stream, &events(1)).await.unwrap();
+    delete();
+    assert_said(before.append(&key().stream, &events(1)).await);
+    assert_said(before.group_info(&key()).await);
+    assert_said(soon(before.wait(&key(), &[0], LONG)).await);
+
+    // Another one at its path is a log of its own, which the end of the one before leaves alone.
+    let after = place.open().await;
+    assert_said(before.append(&key().stream, &events(1)).await);
+    assert_eq!(after.streams().await.unwrap(), []);
+    prepare(&after, 1, 5).await;
+    drop(before);
+    after.append(&key().stream, &events(2)).await.unwrap();
+    assert_eq!(claim(&after, 5).await.leased.len(), 2);
+    drop(after);
+
+    let store = place.open().await;
+    let copy = place.directory.path().join("copy.db");
+    std::fs::copy(place.path(), &copy).unwrap();
+    std::fs::rename(copy, place.path()).unwrap();
+    assert_said(store.claim(&request(&key(), &[0], 1)).await);
+}
