@@ -34,6 +34,11 @@ impl Ground {
         Self { runtime, server, folder: TempDir::new().unwrap() }
     }
 
+    /// Whose time on the processor a row of this store is about.
+    pub(crate) fn cpu(&self) -> &'static str {
+        if self.server.is_some() { "Redis CPU" } else { "CPU with SQLite" }
+    }
+
     pub(crate) fn run<T>(&self, work: impl Future<Output = Result<T>>) -> T {
         self.runtime.block_on(work).unwrap()
     }

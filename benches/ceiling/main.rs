@@ -12,6 +12,7 @@ mod ground;
 mod line;
 mod own;
 mod peers;
+mod process;
 mod rig;
 mod rows;
 mod sides;

@@ -21,8 +21,45 @@ pub(crate) fn group() -> GroupKey {
 /// A stream with one group.
 pub(crate) async fn make(store: &impl Backend, partitions: u32) {
     store.create_stream(&group().stream, partitions).await.unwrap();
+    make_group(store, &group()).await;
+}
+
+/// A group of a stream that is there.
+async fn make_group(store: &impl Backend, group: &GroupKey) {
     let new = NewGroup { max_attempts: 5, start: Start::Beginning };
-    store.create_group(&group(), new).await.unwrap();
+    store.create_group(group, new).await.unwrap();
+}
+
+/// Many streams, each with as many groups.
+pub(crate) async fn make_many(store: &impl Backend, streams: usize, groups: usize) -> Vec<Vec<GroupKey>> {
+    let mut made = Vec::with_capacity(streams);
+    for stream in 0..streams {
+        let stream = Name::new(&format!("orders-{stream}")).unwrap();
+        store.create_stream(&stream, 1).await.unwrap();
+        let group = |n| GroupKey::new(stream.clone(), Name::new(&format!("bench-{n}")).unwrap());
+        let groups: Vec<GroupKey> = (0..groups).map(group).collect();
+        for group in &groups {
+            make_group(store, group).await;
+        }
+        made.push(groups);
+    }
+    made
+}
+
+/// Goes round streams: appends a batch to each, and claims and acks it in one of its groups.
+pub(crate) async fn go_round(
+    store: &impl Backend,
+    groups: impl Iterator<Item = &GroupKey>,
+    batch: usize,
+    bytes: usize,
+) {
+    let events = vec![event(bytes); batch];
+    for group in groups {
+        store.append(&group.stream, &events).await.unwrap();
+        let leases = claim(store, group, batch).await;
+        assert_eq!(leases.len(), batch);
+        settle(store, group, leases, |_| Verdict::Ack(Effects::default())).await;
+    }
 }
 
 pub(crate) async fn append(store: &impl Backend, events: usize, batch: usize, bytes: usize) {
@@ -39,14 +76,14 @@ pub(crate) async fn claim_settle(store: &impl Backend, events: usize, batch: usi
     let (mut held, mut claimed, mut settled) = (Vec::new(), 0, 0);
     while settled < events {
         while held.len() < WINDOW * batch && claimed < events {
-            let leases = claim(store, batch).await;
+            let leases = claim(store, &group(), batch).await;
             claimed += leases.len();
             held.extend(leases);
         }
         held.shuffle(&mut random);
         let part = held.split_off(held.len().saturating_sub(batch));
         settled += part.len();
-        settle(store, part, verdict).await;
+        settle(store, &group(), part, verdict).await;
     }
 }
 
@@ -54,15 +91,15 @@ pub(crate) async fn claim_settle(store: &impl Backend, events: usize, batch: usi
 pub(crate) async fn claim_ack(store: &impl Backend, events: usize, batch: usize) {
     let mut done = 0;
     while done < events {
-        let leases = claim(store, batch).await;
+        let leases = claim(store, &group(), batch).await;
         done += leases.len();
-        settle(store, leases, |_| Verdict::Ack(Effects::default())).await;
+        settle(store, &group(), leases, |_| Verdict::Ack(Effects::default())).await;
     }
 }
 
-async fn claim(store: &impl Backend, batch: usize) -> Vec<Lease> {
+async fn claim(store: &impl Backend, group: &GroupKey, batch: usize) -> Vec<Lease> {
     let request = ClaimRequest {
-        group: &group(),
+        group,
         consumer: "bench",
         partitions: &[0],
         limit: batch,
@@ -75,12 +112,12 @@ async fn claim(store: &impl Backend, batch: usize) -> Vec<Lease> {
     leased.into_iter().map(|leased| leased.lease).collect()
 }
 
-async fn settle(store: &impl Backend, leases: Vec<Lease>, verdict: fn(&Lease) -> Verdict) {
+async fn settle(store: &impl Backend, group: &GroupKey, leases: Vec<Lease>, verdict: fn(&Lease) -> Verdict) {
     let settlements: Vec<Settlement> = leases
         .into_iter()
         .map(|lease| Settlement { verdict: verdict(&lease), lease, plugin: None })
         .collect();
-    let request = SettleRequest { group: &group(), consumer: "bench", settlements: &settlements };
+    let request = SettleRequest { group, consumer: "bench", settlements: &settlements };
     let answers = store.settle(&request).await.unwrap();
     assert!(answers.iter().all(|answer| *answer == Settled::Done));
 }

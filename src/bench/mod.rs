@@ -13,6 +13,7 @@ use crate::plugin::{HostError, LoadError};
 pub mod append;
 pub mod backlog;
 pub mod claim_settle;
+pub mod crowd;
 mod drive;
 pub mod effects;
 pub mod engine;

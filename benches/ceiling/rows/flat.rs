@@ -1,10 +1,10 @@
-//! What an event costs Redis, appended, claimed and acked, while much else stands in its group, against
-//! little: a backlog, leases of another consumer, parked events. Both sides stand in one server and take
-//! turns; each round leaves as much as it found.
+//! What an event costs, appended, claimed and acked, while much else stands in its group, against little: a
+//! backlog, leases of another consumer, parked events. Each side has a store of its own; they take turns,
+//! and each round leaves as much as it found. On Redis the server's time counts, on SQLite this process's.
 
 use wasmill::bench::backlog::Backlog;
 use wasmill::bench::pending::{Held, Pending};
-use wasmill::bench::{Round, Shape, Site};
+use wasmill::bench::{Result, Round, Shape, Site};
 
 use crate::ground::{Ground, Kind};
 use crate::line::{self, Budget};
@@ -12,34 +12,57 @@ use crate::sides::alternate;
 
 const ROUNDS: usize = 9;
 const SHAPE: Shape = Shape { events: 9_600, payload_bytes: 64, batch: 64, concurrency: 1, partitions: 1 };
+/// How a side is filled.
+const FILLING: Shape = Shape { batch: 256, ..SHAPE };
 
 pub(crate) fn run() {
-    let ground = Ground::new(Kind::Redis);
-    let site = ground.open();
-    let fill = |size| ground.run(Backlog::fill(&site, &SHAPE, size));
-    let (much, little) = (fill(1_000_000), fill(10_000));
-    compare("1,000,000 waiting against 10,000", |large| {
-        us(ground.run((if large { &much } else { &little }).round(&site, &SHAPE)))
-    });
-    ground.run(site.close());
-    held(&ground, Held::Leased, "100,000 leased against 1,000");
-    held(&ground, Held::Parked, "100,000 parked against 1,000");
+    rows(Kind::Redis);
 }
 
-fn held(ground: &Ground, held: Held, what: &str) {
-    let site: Site = ground.open();
-    let fill = |size| ground.run(Pending::fill(&site, &SHAPE, held, size));
-    let (much, little) = (fill(100_000), fill(1_000));
-    compare(what, |large| us(ground.run((if large { &much } else { &little }).round(&site, &SHAPE))));
-    ground.run(site.close());
+pub(crate) fn sqlite() {
+    rows(Kind::Sqlite);
+}
+
+fn rows(kind: Kind) {
+    let fill = async |site: &Site, size| Backlog::fill(site, &FILLING, size).await;
+    let (much, little) = (Side::new(kind, 1_000_000, fill), Side::new(kind, 10_000, fill));
+    compare("1,000,000 waiting against 10,000", &much, &little, async |backlog, site| {
+        backlog.round(site, &SHAPE).await
+    });
+    for (held, what) in
+        [(Held::Leased, "100,000 leased against 1,000"), (Held::Parked, "100,000 parked against 1,000")]
+    {
+        let fill = async |site: &Site, size| Pending::fill(site, &FILLING, held, size).await;
+        let (much, little) = (Side::new(kind, 100_000, fill), Side::new(kind, 1_000, fill));
+        compare(what, &much, &little, async |pending, site| pending.round(site, &SHAPE).await);
+    }
+}
+
+/// A store that was filled.
+struct Side<T> {
+    ground: Ground,
+    site: Site,
+    filled: T,
+}
+
+impl<T> Side<T> {
+    fn new(kind: Kind, size: u64, fill: impl AsyncFn(&Site, u64) -> Result<T>) -> Self {
+        let ground = Ground::new(kind);
+        let site = ground.open();
+        let filled = ground.run(fill(&site, size));
+        Self { ground, site, filled }
+    }
 }
 
 /// Prints the cost of an event on the large side against that on the small one.
-fn compare(what: &str, side: impl Fn(bool) -> f64) {
-    let compared = alternate(ROUNDS, || side(true), || side(false));
-    line::ratio(&format!("{what}: Redis CPU an event"), "µs", &compared, Budget::AtMost(1.2));
+fn compare<T>(what: &str, much: &Side<T>, little: &Side<T>, round: impl AsyncFn(&T, &Site) -> Result<Round>) {
+    let us = |side: &Side<T>| cost(&side.ground.run(round(&side.filled, &side.site)));
+    let compared = alternate(ROUNDS, || us(much), || us(little));
+    let what = format!("{what}: {} an event", much.ground.cpu());
+    line::ratio(&what, "µs", &compared, Budget::AtMost(1.2));
 }
 
-fn us(round: Round) -> f64 {
-    round.server_us().expect("the server says what it used")
+/// Microseconds an event, of the server where there is one.
+fn cost(round: &Round) -> f64 {
+    round.server_us().unwrap_or_else(|| round.client_us())
 }

@@ -5,9 +5,15 @@ mod call;
 mod claim_settle;
 mod engine;
 mod flat;
+mod idle;
 mod latency;
+mod memory;
 mod peers;
+mod reload;
+mod scale;
+mod size;
 mod sqlite;
+mod start;
 
 /// Each row's name, and what prints it.
 pub(crate) const ALL: &[(&str, fn())] = &[
@@ -19,6 +25,13 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("engine", engine::run),
     ("latency", latency::run),
     ("flat", flat::run),
+    ("sqlite-flat", flat::sqlite),
+    ("scale", scale::run),
+    ("start", start::run),
+    ("reload", reload::run),
+    ("idle", idle::run),
+    ("memory", memory::run),
+    ("size", size::run),
 ];
 
 /// What runs only when it is named.

@@ -1,30 +1,22 @@
-//! Fifty reloads under load: what they cost the events that are handled meanwhile. `cargo bench --bench
-//! reload` prints the figures of docs/reload.md; it runs the program on an embedded store.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark fails by panicking")]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! Fifty reloads under load: what they cost the events that are handled meanwhile. It runs the program on
+//! an embedded store; its figures are those of docs/reload.md.
 
 use std::time::Duration;
 
-use support::program::{Site, Store, built_plugin};
+use crate::line::{self, Budget};
+use crate::process::resident_kib;
+use crate::support::program::{Site, Store, built_plugin};
 
 const EVENTS: u32 = 300_000;
 const RELOADS: usize = 50;
+/// So long is looked at without a reload.
+const QUIET: Duration = Duration::from_secs(4);
 
 fn build(number: u8) -> Vec<u8> {
     let mut bytes = std::fs::read(built_plugin("passthrough")).unwrap();
     // A custom section, which changes nothing but the digest.
     bytes.extend([0, 3, 1, b'n', number]);
     bytes
-}
-
-/// The resident memory of a process, in KiB.
-fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// When the handler was called, in microseconds, from the lines that it logs.
@@ -36,14 +28,17 @@ fn calls(log: &str) -> Vec<i64> {
     calls
 }
 
-/// The longest times between two calls, in milliseconds, the longest first.
-fn pauses(calls: &[i64]) -> Vec<f64> {
-    let mut pauses: Vec<i64> = calls.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    pauses.sort_unstable_by(|a, b| b.cmp(a));
-    pauses.into_iter().take(5).map(|us| us as f64 / 1000.0).collect()
+/// The longest time between two calls, in milliseconds.
+fn pause(calls: &[i64]) -> f64 {
+    calls.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap() as f64 / 1000.0
 }
 
-fn main() {
+/// Calls a second.
+fn rate(calls: &[i64]) -> f64 {
+    calls.len() as f64 * 1e6 / (calls.last().unwrap() - calls.first().unwrap()).max(1) as f64
+}
+
+pub(crate) fn run() {
     let site = Site::new(Store::Sqlite);
     site.pipeline("passthrough", "", "");
     let path = site.path().join("passthrough.wasm");
@@ -54,7 +49,7 @@ fn main() {
 
     let mut engine = site.engine(&["--watch"]);
     engine.wait_for(&["running"]);
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(QUIET);
     let (quiet, before) = (engine.log(), resident_kib(engine.pid()));
     let mut read = quiet.len();
     for reload in 1..=RELOADS {
@@ -71,23 +66,26 @@ fn main() {
             }
         }
     }
-    let (all, lag) = (engine.log(), site.group()["lag"].as_u64().unwrap());
+    let all = engine.log();
     // Instances of builds that are gone are dropped with their last call.
     std::thread::sleep(Duration::from_secs(2));
     let after = resident_kib(engine.pid());
     let summary = engine.drain();
+    let left = site.group()["lag"].as_u64().unwrap();
+    assert!(left > 0, "the backlog was gone before the end: raise EVENTS");
 
     let (quiet, all) = (calls(&quiet), calls(&all));
     let busy = &all[quiet.len()..];
-    let rate = |calls: &[i64]| {
-        calls.len() as f64 * 1e6 / (calls.last().unwrap() - calls.first().unwrap()).max(1) as f64
-    };
-    println!("without reloads: {:.0} events/s, longest pauses {:?} ms", rate(&quiet), pauses(&quiet));
-    println!("{RELOADS} reloads:      {:.0} events/s, longest pauses {:?} ms", rate(busy), pauses(busy));
-    println!("resident memory: {} MiB before, {} MiB after", before / 1024, after / 1024);
-    println!("left when the last reload was over: {lag} of {EVENTS} events; {summary}");
-    assert!(lag > 0, "the backlog was gone before the last reload: raise EVENTS");
+    line::figure("no reload", "events/s", rate(&quiet), Budget::None);
+    line::figure("no reload: longest pause", "ms", pause(&quiet), Budget::None);
+    line::figure(&format!("{RELOADS} reloads"), "events/s", rate(busy), Budget::None);
+    line::figure(&format!("{RELOADS} reloads: longest pause"), "ms", pause(busy), Budget::AtMost(50.0));
+    line::figure("resident memory before", "MiB", before / 1024.0, Budget::None);
+    line::figure("resident memory after", "MiB", after / 1024.0, Budget::None);
+    let acked = |summary: &serde_json::Value| summary["acked"].as_f64().unwrap();
+    let lost = f64::from(EVENTS) - acked(&summary) - acked(&site.until_idle(&[]));
+    line::figure("lost", "events", lost, Budget::AtMost(0.0));
     for field in ["retried", "dead_lettered", "stale", "unknown"] {
-        assert_eq!(summary[field], 0, "{field}");
+        line::figure(field, "events", summary[field].as_f64().unwrap(), Budget::AtMost(0.0));
     }
 }
