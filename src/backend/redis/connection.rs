@@ -9,12 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionInfo, IntoConnectionInfo as _, Pipeline, ProtocolVersion, Value,
+};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
+use super::dial::dial;
 use super::errors::{Failure, ServerCode, code_of, server_error};
+use super::framing::Framing;
 use super::reply::{checked, unexpected};
-use super::scripts;
+use super::{resp, scripts};
 use crate::backend::{Error, Result};
 use crate::target::RedisUrl;
 
@@ -46,7 +51,7 @@ pub(super) enum Effect {
 pub(super) struct Connection(Arc<Inner>);
 
 struct Inner {
-    client: Client,
+    server: ConnectionInfo,
     /// Where it leads, without the password.
     name: String,
     state: Mutex<State>,
@@ -75,11 +80,11 @@ impl Connection {
         // With several cryptography providers in a program one has to be chosen. Where another
         // part of it has done so before, that one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::open(url.secret()).map_err(|error| Failure::of(&error).report(false))?;
-        let connection = connect(&client).await.map_err(|failure| failure.report(false))?;
+        let server = server(url).map_err(|error| Failure::of(&error).report(false))?;
+        let connection = connect(&server).await.map_err(|failure| failure.report(false))?;
         let state = Mutex::new(State::Up { connection, generation: 0 });
         Ok(Self(Arc::new(Inner {
-            client,
+            server,
             name: url.to_string(),
             state,
             generation: AtomicU64::new(0),
@@ -98,14 +103,24 @@ impl Connection {
 
     /// Sends commands in one go; each one's answer may be an error of the server.
     pub(super) async fn pipeline(&self, pipe: &Pipeline, effect: Effect) -> Result<Vec<Value>> {
-        self.send(pipe, 0, pipe.len(), effect).await
+        let values = self.send(pipe, 0, pipe.len(), effect).await?;
+        values.into_iter().map(opened).collect()
     }
 
     /// Sends commands as one transaction; each one's answer may be an error of the server.
     pub(super) async fn transaction(&self, pipe: &Pipeline, effect: Effect) -> Result<Vec<Value>> {
+        match resp::value(&self.transaction_bytes(pipe, effect).await?)? {
+            Value::Array(values) => Ok(values),
+            _ => Err(unexpected("no transaction")),
+        }
+    }
+
+    /// Sends commands as one transaction. Gives the bytes of its answer, for [`resp::Reader`]: an array of
+    /// one answer for each command, which may be an error of the server.
+    pub(super) async fn transaction_bytes(&self, pipe: &Pipeline, effect: Effect) -> Result<Vec<u8>> {
         let values = self.send(pipe, pipe.len() + 1, 1, effect).await?;
         match values.into_iter().next() {
-            Some(Value::Array(values)) => Ok(values),
+            Some(Value::BulkString(answer)) => Ok(answer),
             Some(Value::ServerError(error)) => Err(server_error(&error)),
             _ => Err(unexpected("no transaction")),
         }
@@ -115,8 +130,8 @@ impl Connection {
     /// that it does not know the script.
     pub(super) async fn scripts(&self, calls: Vec<Cmd>, effect: Effect) -> Result<Vec<Value>> {
         let mut pipe = redis::pipe();
-        for call in &calls {
-            pipe.add_command(call.clone());
+        for call in calls {
+            pipe.add_command(call);
         }
         let mut values = self.pipeline(&pipe, effect).await?;
         let unknown: Vec<usize> = (0..values.len()).filter(|&i| is_unknown_script(&values[i])).collect();
@@ -124,9 +139,10 @@ impl Connection {
             return Ok(values);
         }
         self.load_scripts().await?;
+        let calls: Vec<&Cmd> = pipe.cmd_iter().collect();
         let mut pipe = redis::pipe();
-        for &i in &unknown {
-            pipe.add_command(calls[i].clone());
+        for call in unknown.iter().filter_map(|&i| calls.get(i)) {
+            pipe.add_command((*call).clone());
         }
         for (i, value) in unknown.into_iter().zip(self.pipeline(&pipe, effect).await?) {
             values[i] = value;
@@ -166,7 +182,7 @@ impl Connection {
                 return Ok(value);
             }
             // None was there, or the one that was had broken since: reading twice does no harm.
-            let connection = connect_with(&this.0.client, BLOCK_MAX + RESPONSE_TIMEOUT).await;
+            let connection = connect_with(&this.0.server, BLOCK_MAX + RESPONSE_TIMEOUT).await;
             this.block_on(connection.map_err(|failure| failure.report(false))?, &cmd).await
         });
         read.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
@@ -179,7 +195,7 @@ impl Connection {
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
-        checked(value)
+        checked(opened(value)?)
     }
 
     fn current(&self) -> Result<(MultiplexedConnection, u64)> {
@@ -242,7 +258,7 @@ async fn reconnect(inner: Weak<Inner>) {
         tokio::time::sleep(wait.mul_f64(0.8 + 0.4 * rand::random::<f64>())).await;
         wait = (wait * 2).min(BACKOFF_MAX);
         let Some(inner) = inner.upgrade() else { return };
-        match connect(&inner.client).await {
+        match connect(&inner.server).await {
             Ok(connection) => {
                 let generation = inner.generation.fetch_add(1, Ordering::Relaxed) + 1;
                 *lock(&inner.state) = State::Up { connection, generation };
@@ -254,9 +270,17 @@ async fn reconnect(inner: Weak<Inner>) {
     }
 }
 
+/// What a URL says of the server.
+fn server(url: &RedisUrl) -> redis::RedisResult<ConnectionInfo> {
+    let server = url.secret().into_connection_info()?;
+    // The one that our reading of answers is made for; newer ones bring nothing that we ask for.
+    let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+    Ok(server.set_redis_settings(settings))
+}
+
 /// A connection that carries everything, with all scripts loaded.
-async fn connect(client: &Client) -> Result<MultiplexedConnection, Failure> {
-    let mut connection = connect_with(client, RESPONSE_TIMEOUT).await?;
+async fn connect(server: &ConnectionInfo) -> Result<MultiplexedConnection, Failure> {
+    let mut connection = connect_with(server, RESPONSE_TIMEOUT).await?;
     let load = scripts::load_all();
     let answers = connection.send_packed_commands(&load, 0, load.len()).await;
     let mut errors = Vec::new();
@@ -268,12 +292,25 @@ async fn connect(client: &Client) -> Result<MultiplexedConnection, Failure> {
     if errors.is_empty() { Ok(connection) } else { Err(Failure::Server(errors)) }
 }
 
-async fn connect_with(client: &Client, response: Duration) -> Result<MultiplexedConnection, Failure> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(Some(response));
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    connection.map_err(|error| Failure::of(&error))
+async fn connect_with(server: &ConnectionInfo, response: Duration) -> Result<MultiplexedConnection, Failure> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(response));
+    let connected = async {
+        let stream = Framing::new(dial(server).await?);
+        MultiplexedConnection::new_with_config(server.redis_settings(), stream, config).await
+    };
+    let connected = timeout(CONNECT_TIMEOUT, connected).await;
+    let connected = connected.map_err(|_| Failure::Overdue("timed out".to_owned()))?;
+    let (connection, driver) = connected.map_err(|error| Failure::of(&error))?;
+    tokio::spawn(driver);
+    Ok(connection)
+}
+
+/// An answer that came whole, taken apart.
+fn opened(value: Value) -> Result<Value> {
+    match value {
+        Value::BulkString(answer) => resp::value(&answer),
+        value => Ok(value),
+    }
 }
 
 /// Whether the server does not know the script.
