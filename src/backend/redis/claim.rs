@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use redis::{Pipeline, Value};
 
-use super::codec;
+use super::codec::{self, Field};
 use super::connection::{Effect, is_unknown_script};
-use super::errors::{ServerCode, code_of, server_error};
+use super::errors::server_error;
 use super::groups::code;
-use super::reply::{self, Entry, array, attempt_number, checked, number_or_zero, text_or_empty};
+use super::reply::{self, array, attempt_number, checked, number_or_zero, text_or_empty};
+use super::resp::{self, Reader};
+use super::rows::{self, Row};
 use super::scripts::{Code, Script};
 use super::state::GroupState;
 use super::{Redis, millis};
@@ -46,7 +48,7 @@ struct Death {
 /// An entry that a script has leased.
 pub(super) struct Held {
     pub(super) partition: u32,
-    pub(super) id: String,
+    pub(super) id: Arc<str>,
     pub(super) lease: Arc<str>,
     pub(super) attempt: u32,
     /// Its attempts are used up; the former holder and its failure.
@@ -174,13 +176,14 @@ impl Redis {
     async fn read_new(&self, taking: &mut Taking<'_>, shares: &[Share]) -> Result<Vec<usize>> {
         let partitions = self.partitions_of(&taking.request.group.stream).await?;
         let pipe = self.read_pipe(taking, partitions, shares);
-        let mut values = self.connection.transaction(&pipe, Effect::None).await?;
-        if values.len() != shares.len() + 2 {
+        let answer = self.connection.transaction_bytes(&pipe, Effect::None).await?;
+        let mut answer = Reader::new(&answer);
+        if answer.array()? != shares.len() + 2 {
             return Err(reply::unexpected("a claim's transaction"));
         }
-        let leased = values.pop().unwrap_or(Value::Nil);
-        let reads = values.split_off(1);
-        let begun = values.pop().unwrap_or(Value::Nil);
+        let begun = resp::value(answer.part()?)?;
+        let reads = shares.iter().map(|_| answer.part()).collect::<Result<Vec<_>>>()?;
+        let leased = resp::value(answer.part()?)?;
         let unknown = is_unknown_script(&begun) || is_unknown_script(&leased);
         if unknown {
             self.connection.load_scripts().await?;
@@ -188,14 +191,7 @@ impl Redis {
             self.begun(taking, shares, begun).await?;
         }
 
-        let mut entries = Vec::with_capacity(shares.len());
-        for read in reads {
-            entries.push(match read {
-                // Just restored, or never made: the next claim reads there.
-                Value::ServerError(error) if code_of(&error) == ServerCode::NoGroup => Vec::new(),
-                read => reply::read_entries(checked(read)?)?,
-            });
-        }
+        let entries = reads.into_iter().map(rows::read).collect::<Result<Vec<_>>>()?;
         let counts = entries.iter().map(Vec::len).collect();
         let rows = match leased {
             Value::ServerError(_) if unknown => vec![Value::Nil; shares.len()],
@@ -271,7 +267,7 @@ impl Redis {
             call.arg(share.partition).arg(&*share.lease).arg(share.limit);
             call.arg(found.read.len()).arg(found.strays.len());
             for entry in found.read {
-                call.arg(&entry.id);
+                call.arg(entry.id);
             }
             call.arg(found.strays);
         }
@@ -326,7 +322,7 @@ impl Redis {
         taking: &mut Taking<'_>,
         partitions: u32,
         share: &Share,
-        entries: Vec<Entry>,
+        entries: Vec<Row<'_>>,
         row: Value,
     ) -> Result<()> {
         let mut lease = LeaseRow::parse(row)?;
@@ -357,8 +353,8 @@ impl Redis {
                 _ => continue,
             };
             let lease = Arc::clone(&share.lease);
-            let held = Held { partition: share.partition, id: entry.id, lease, attempt, exhausted };
-            taking.take(held, Some(entry.fields));
+            let held = Held { partition: share.partition, id: entry.id.into(), lease, attempt, exhausted };
+            taking.take(held, entry.fields);
         }
         Ok(())
     }
@@ -385,16 +381,15 @@ impl Redis {
 }
 
 impl Taking<'_> {
-    /// Takes in one leased entry: as an event, or to be made a dead letter.
-    pub(super) fn take(&mut self, held: Held, fields: Option<Vec<(Vec<u8>, Vec<u8>)>>) {
+    /// Takes in one leased entry: as an event, or to be made a dead letter. One that was deleted is
+    /// answered without fields, or not at all.
+    pub(super) fn take<'f>(&mut self, held: Held, fields: impl Iterator<Item = Field<'f>> + Clone) {
         self.room = self.room.saturating_sub(1);
-        // An entry that was deleted is answered without fields, or not at all.
-        let Some(fields) = fields.filter(|fields| !fields.is_empty()) else {
+        if fields.clone().next().is_none() {
             let reason = "its body is gone from the log".to_owned();
-            self.doom(held, None, None, Cause::Missing, reason);
+            self.doom(held, fields, Cause::Missing, reason);
             return;
-        };
-        let (sequence, id) = (codec::raw_sequence(&fields), codec::raw_id(&fields));
+        }
         if let Some((holder, failure)) = &held.exhausted {
             let reason = match failure {
                 Some(FailureKind::Expired) | None => {
@@ -405,39 +400,39 @@ impl Taking<'_> {
                 }
                 Some(_) => format!("its {} attempts are used up", held.attempt),
             };
-            self.doom(held, sequence, id, Cause::AttemptsExhausted, reason);
+            self.doom(held, fields, Cause::AttemptsExhausted, reason);
             return;
         }
-        match codec::decode(&self.request.group.stream, held.partition, fields) {
+        match codec::decode(&self.request.group.stream, held.partition, fields.clone()) {
             Ok(event) => {
                 let lease = Lease {
                     id: held.lease,
-                    receipt: held.id.into(),
+                    receipt: held.id,
                     partition: held.partition,
                     sequence: event.sequence,
                     attempt: held.attempt,
                 };
                 self.claimed.leased.push(Leased { event, lease });
             }
-            Err(why) => self.doom(held, sequence, id, Cause::Undecodable, why),
+            Err(why) => self.doom(held, fields, Cause::Undecodable, why),
         }
     }
 
-    fn doom(
+    fn doom<'f>(
         &mut self,
         held: Held,
-        sequence: Option<u64>,
-        event_id: Option<String>,
+        fields: impl Iterator<Item = Field<'f>> + Clone,
         cause: Cause,
         reason: String,
     ) {
+        let (sequence, event_id) = (codec::raw_sequence(fields.clone()), codec::raw_id(fields));
         let (consumer, failure) = match held.exhausted {
             Some((holder, failure)) => (holder, Some(failure.unwrap_or(FailureKind::Expired))),
             None => (self.request.consumer.to_owned(), None),
         };
         let lease = Lease {
             id: held.lease,
-            receipt: held.id.into(),
+            receipt: held.id,
             partition: held.partition,
             sequence: sequence.unwrap_or(0),
             attempt: held.attempt,
@@ -451,7 +446,7 @@ impl Taking<'_> {
 /// What a claim read in a partition, and what was leased there although the log has it no more.
 #[derive(Clone, Copy, Default)]
 struct Found<'a> {
-    read: &'a [Entry],
+    read: &'a [Row<'a>],
     strays: &'a [String],
 }
 
@@ -476,15 +471,15 @@ impl LeaseRow {
     }
 
     /// Whether the script decided on just these entries, and on each of them.
-    fn is_of(&self, entries: &[Entry]) -> bool {
+    fn is_of(&self, entries: &[Row<'_>]) -> bool {
         self.letters.len() == entries.len()
             && !self.letters.contains('X')
-            && self.ids().eq(entries.iter().map(|entry| entry.id.as_str()))
+            && self.ids().eq(entries.iter().map(|entry| entry.id))
     }
 
     /// What it gave a first lease and was not read.
-    fn strays(&self, entries: &[Entry]) -> Vec<String> {
-        let read: HashSet<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    fn strays(&self, entries: &[Row<'_>]) -> Vec<String> {
+        let read: HashSet<&str> = entries.iter().map(|entry| entry.id).collect();
         let leased = self.ids().zip(self.letters.bytes()).filter(|(_, letter)| *letter == b'1');
         leased.map(|(id, _)| id).filter(|id| !read.contains(id)).map(str::to_owned).collect()
     }

@@ -5,21 +5,29 @@ use crate::backend::{DeadEvent, DeadLetter};
 use crate::event::{Event, JsonObject, NUMBER_MAX, Name};
 use crate::outcome::{Cause, FailureKind};
 
+/// A field's name and its value.
+pub(super) type Field<'f> = (&'f [u8], &'f [u8]);
+
+/// Fields that are kept, as those that are only looked at.
+pub(super) fn borrowed(fields: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = Field<'_>> + Clone {
+    fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+}
+
 /// The event that an entry holds.
 ///
 /// Metadata may be absent; the partition is that of the stream the entry stands in.
 ///
 /// # Errors
 /// What is wrong, in words.
-pub(super) fn decode(
+pub(super) fn decode<'f>(
     stream: &Name,
     partition: u32,
-    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    fields: impl IntoIterator<Item = Field<'f>>,
 ) -> Result<Event, String> {
     let [mut id, mut timestamp, mut key, mut event_type, mut metadata, mut payload] = [const { None }; 6];
     let mut sequence = None;
     for (name, value) in fields {
-        let slot = match name.as_slice() {
+        let slot = match name {
             b"id" => &mut id,
             b"sequence" => &mut sequence,
             b"timestamp" => &mut timestamp,
@@ -31,45 +39,45 @@ pub(super) fn decode(
         };
         // Of a field that occurs twice the first one counts.
         if slot.is_none() {
-            let text = String::from_utf8(value)
-                .map_err(|_| format!("the field `{}` is not UTF-8", String::from_utf8_lossy(&name)))?;
+            let text = std::str::from_utf8(value)
+                .map_err(|_| format!("the field `{}` is not UTF-8", String::from_utf8_lossy(name)))?;
             *slot = Some(text);
         }
     }
     let need =
-        |name: &str, value: Option<String>| value.ok_or_else(|| format!("the field `{name}` is missing"));
-    let object = |name: &str, text: String| {
+        |name: &str, value: Option<&'f str>| value.ok_or_else(|| format!("the field `{name}` is missing"));
+    let object = |name: &str, text: &str| {
         JsonObject::parse(text).map_err(|error| format!("the field `{name}`: {error}"))
     };
     let sequence = need("sequence", sequence)?;
     Ok(Event {
-        id: need("id", id)?,
+        id: need("id", id)?.to_owned(),
         stream: stream.clone(),
         partition,
-        sequence: parse_sequence(&sequence)
+        sequence: parse_sequence(sequence)
             .ok_or_else(|| format!("`{}` is no sequence", sequence.escape_debug()))?,
-        timestamp: need("timestamp", timestamp)?,
-        key,
-        event_type,
+        timestamp: need("timestamp", timestamp)?.to_owned(),
+        key: key.map(str::to_owned),
+        event_type: event_type.map(str::to_owned),
         metadata: metadata.map_or_else(|| Ok(JsonObject::empty()), |text| object("metadata", text))?,
         payload: object("payload", need("payload", payload)?)?,
     })
 }
 
 /// The sequence of an entry that is no event, where it has a readable one.
-pub(super) fn raw_sequence(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<u64> {
-    parse_sequence(&raw_field(fields, "sequence")?)
+pub(super) fn raw_sequence<'f>(fields: impl IntoIterator<Item = Field<'f>>) -> Option<u64> {
+    parse_sequence(raw_field(fields, "sequence")?)
 }
 
 /// The id of an entry that is no event, where it has a readable one.
-pub(super) fn raw_id(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<String> {
-    raw_field(fields, "id").filter(|id| !id.is_empty())
+pub(super) fn raw_id<'f>(fields: impl IntoIterator<Item = Field<'f>>) -> Option<String> {
+    raw_field(fields, "id").filter(|id| !id.is_empty()).map(str::to_owned)
 }
 
 /// The first field of this name, where it is readable.
-pub(super) fn raw_field(fields: &[(Vec<u8>, Vec<u8>)], name: &str) -> Option<String> {
-    let (_, value) = fields.iter().find(|(field, _)| field == name.as_bytes())?;
-    String::from_utf8(value.clone()).ok()
+pub(super) fn raw_field<'f>(fields: impl IntoIterator<Item = Field<'f>>, name: &str) -> Option<&'f str> {
+    let (_, value) = fields.into_iter().find(|(field, _)| *field == name.as_bytes())?;
+    std::str::from_utf8(value).ok()
 }
 
 /// A sequence: 1 to 2^53 − 1, decimal.
@@ -88,8 +96,8 @@ pub(super) fn decode_dead(stream: &Name, row: Entry) -> DeadLetter {
     let ours: Vec<(String, String)> =
         fields.split_off(at).into_iter().map(|(name, value)| (lossy(name), lossy(value))).collect();
     let get = |name: &str| ours.iter().find(|(field, _)| field == name).map(|(_, value)| value.clone());
-    let partition = raw_field(&fields, "partition").and_then(|text| text.parse().ok());
-    let event = match partition.map(|partition| decode(stream, partition, fields.clone())) {
+    let partition = raw_field(borrowed(&fields), "partition").and_then(|text| text.parse().ok());
+    let event = match partition.map(|partition| decode(stream, partition, borrowed(&fields))) {
         Some(Ok(event)) => DeadEvent::Event(Box::new(event)),
         _ => DeadEvent::Raw(fields.into_iter().map(|(name, value)| (lossy(name), lossy(value))).collect()),
     };
@@ -113,7 +121,7 @@ fn end_of_event(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
 
 /// Partition and entry id of the event in a row, where the row says them.
 pub(super) fn dead_receipt(row: &Entry) -> Option<(u32, String)> {
-    let (partition, id) = raw_field(&row.fields[end_of_event(&row.fields)..], "receipt")
+    let (partition, id) = raw_field(borrowed(&row.fields[end_of_event(&row.fields)..]), "receipt")
         .and_then(|text| text.split_once('/').map(|(p, id)| (p.to_owned(), id.to_owned())))?;
     let (ms, low) = parse_id(&id)?;
     Some((partition.parse().ok()?, format!("{ms}-{low}")))
@@ -163,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_an_event_byte_for_byte() {
-        let event = decode(&stream(), 2, fields(&WHOLE)).unwrap();
+        let event = decode(&stream(), 2, borrowed(&fields(&WHOLE))).unwrap();
         assert_eq!((event.id.as_str(), event.sequence, event.partition), ("e1", 7, 2));
         assert_eq!((event.key.as_deref(), event.event_type.as_deref()), (Some("k"), Some("t")));
         assert_eq!(event.payload.as_str(), "{ \"b\":1.0e5 }");
@@ -175,7 +183,7 @@ mod tests {
     fn workload_of_an_entry() {
         let stream = stream();
         crate::instructions::repeat(|| {
-            assert_eq!(decode(&stream, 2, fields(&WHOLE)).unwrap().sequence, 7);
+            assert_eq!(decode(&stream, 2, borrowed(&fields(&WHOLE))).unwrap().sequence, 7);
         });
     }
 
@@ -191,16 +199,16 @@ mod tests {
         ] {
             let mut pairs = WHOLE.to_vec();
             pairs.iter_mut().find(|pair| pair.0 == name).unwrap().1 = value;
-            let message = decode(&stream(), 2, fields(&pairs)).unwrap_err();
+            let message = decode(&stream(), 2, borrowed(&fields(&pairs))).unwrap_err();
             assert!(message.contains(expected), "{name}={value}: {message}");
         }
         for missing in ["id", "sequence", "timestamp", "payload"] {
             let pairs: Vec<_> = WHOLE.into_iter().filter(|pair| pair.0 != missing).collect();
-            let message = decode(&stream(), 2, fields(&pairs)).unwrap_err();
+            let message = decode(&stream(), 2, borrowed(&fields(&pairs))).unwrap_err();
             assert_eq!(message, format!("the field `{missing}` is missing"));
         }
         let broken = vec![(b"id".to_vec(), vec![0xff])];
-        assert_eq!(decode(&stream(), 0, broken).unwrap_err(), "the field `id` is not UTF-8");
+        assert_eq!(decode(&stream(), 0, borrowed(&broken)).unwrap_err(), "the field `id` is not UTF-8");
     }
 
     #[test]

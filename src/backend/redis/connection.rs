@@ -9,12 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
+use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo as _, Pipeline, ProtocolVersion, Value};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
+use super::dial::dial;
 use super::errors::{Failure, ServerCode, code_of, server_error};
+use super::framing::Framing;
 use super::reply::{checked, unexpected};
-use super::{scripts, tls};
+use super::{resp, scripts};
 use crate::backend::{Error, Result};
 use crate::target::RedisUrl;
 
@@ -105,14 +108,24 @@ impl Connection {
 
     /// Sends commands in one go; each one's answer may be an error of the server.
     pub(super) async fn pipeline(&self, pipe: &Pipeline, effect: Effect) -> Result<Vec<Value>> {
-        self.send(pipe, 0, pipe.len(), effect).await
+        let values = self.send(pipe, 0, pipe.len(), effect).await?;
+        values.into_iter().map(opened).collect()
     }
 
     /// Sends commands as one transaction; each one's answer may be an error of the server.
     pub(super) async fn transaction(&self, pipe: &Pipeline, effect: Effect) -> Result<Vec<Value>> {
+        match resp::value(&self.transaction_bytes(pipe, effect).await?)? {
+            Value::Array(values) => Ok(values),
+            _ => Err(unexpected("no transaction")),
+        }
+    }
+
+    /// Sends commands as one transaction. Gives the bytes of its answer, for [`resp::Reader`]: an array of
+    /// one answer for each command, which may be an error of the server.
+    pub(super) async fn transaction_bytes(&self, pipe: &Pipeline, effect: Effect) -> Result<Vec<u8>> {
         let values = self.send(pipe, pipe.len() + 1, 1, effect).await?;
         match values.into_iter().next() {
-            Some(Value::Array(values)) => Ok(values),
+            Some(Value::BulkString(answer)) => Ok(answer),
             Some(Value::ServerError(error)) => Err(server_error(&error)),
             _ => Err(unexpected("no transaction")),
         }
@@ -122,8 +135,8 @@ impl Connection {
     /// that it does not know the script.
     pub(super) async fn scripts(&self, calls: Vec<Cmd>, effect: Effect) -> Result<Vec<Value>> {
         let mut pipe = redis::pipe();
-        for call in &calls {
-            pipe.add_command(call.clone());
+        for call in calls {
+            pipe.add_command(call);
         }
         let mut values = self.pipeline(&pipe, effect).await?;
         let unknown: Vec<usize> = (0..values.len()).filter(|&i| is_unknown_script(&values[i])).collect();
@@ -131,9 +144,10 @@ impl Connection {
             return Ok(values);
         }
         self.load_scripts().await?;
+        let calls: Vec<&Cmd> = pipe.cmd_iter().collect();
         let mut pipe = redis::pipe();
-        for &i in &unknown {
-            pipe.add_command(calls[i].clone());
+        for call in unknown.iter().filter_map(|&i| calls.get(i)) {
+            pipe.add_command((*call).clone());
         }
         for (i, value) in unknown.into_iter().zip(self.pipeline(&pipe, effect).await?) {
             values[i] = value;
@@ -186,7 +200,7 @@ impl Connection {
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
-        checked(value)
+        checked(opened(value)?)
     }
 
     fn current(&self) -> Result<(MultiplexedConnection, u64)> {
@@ -278,12 +292,27 @@ async fn connect(url: &RedisUrl) -> Result<MultiplexedConnection, Failure> {
 }
 
 async fn connect_with(url: &RedisUrl, response: Duration) -> Result<MultiplexedConnection, Failure> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(Some(response));
-    let client = tls::client(url).await?;
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    connection.map_err(|error| Failure::of(&error))
+    let server = url.secret().into_connection_info().map_err(|error| Failure::of(&error))?;
+    // The protocol that our reading of answers is made for; newer ones bring nothing that we ask for.
+    let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(response));
+    let connected = async {
+        let stream = Framing::new(dial(server.addr(), url.tls()).await?);
+        let connected = MultiplexedConnection::new_with_config(&settings, stream, config).await;
+        connected.map_err(|error| Failure::of(&error))
+    };
+    let connected = timeout(CONNECT_TIMEOUT, connected).await;
+    let (connection, driver) = connected.map_err(|_| Failure::Overdue("timed out".to_owned()))??;
+    tokio::spawn(driver);
+    Ok(connection)
+}
+
+/// An answer that came whole, taken apart.
+fn opened(value: Value) -> Result<Value> {
+    match value {
+        Value::BulkString(answer) => resp::value(&answer),
+        value => Ok(value),
+    }
 }
 
 /// Whether the server does not know the script.

@@ -69,7 +69,9 @@ impl Redis {
     async fn holder(&self, group: &GroupKey, partition: u32, sequence: u64) -> Result<Holder> {
         let found = self.find(group, partition, sequence).await?;
         let body = found.as_ref().and_then(|found| found.body.as_ref());
-        let field = |name| body.and_then(|entry| codec::raw_field(&entry.fields, name));
+        let field = |name| {
+            body.and_then(|entry| codec::raw_field(codec::borrowed(&entry.fields), name)).map(str::to_owned)
+        };
         let (event_id, event_type, timestamp) = (field("id"), field("type"), field("timestamp"));
         let mut done = redis::cmd("ZSCORE");
         done.arg(self.keys.done(group, partition)).arg(sequence);
@@ -114,7 +116,8 @@ impl Redis {
         if let Some(id) = row {
             return Ok(Some(Found { id, body: entries.next() }));
         }
-        let unindexed = entries.find(|entry| codec::raw_sequence(&entry.fields) == Some(sequence));
+        let unindexed =
+            entries.find(|entry| codec::raw_sequence(codec::borrowed(&entry.fields)) == Some(sequence));
         Ok(unindexed.map(|entry| Found { id: entry.id.clone(), body: Some(entry) }))
     }
 

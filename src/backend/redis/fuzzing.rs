@@ -13,8 +13,8 @@ pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn event(stream: &Name, partition: u32, fields: Fields) -> Result<Event, String> {
-    codec::decode(stream, partition, fields)
+pub fn event(stream: &Name, partition: u32, fields: &Fields) -> Result<Event, String> {
+    codec::decode(stream, partition, codec::borrowed(fields))
 }
 
 /// The dead letter that a row holds, and where its event stood.

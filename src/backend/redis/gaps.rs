@@ -126,6 +126,6 @@ impl Redis {
 }
 
 fn fillers(entries: &[Entry], gap: &Gap) -> Vec<(String, u64)> {
-    let own = |entry: &Entry| Some((entry.id.clone(), codec::raw_sequence(&entry.fields)?));
+    let own = |entry: &Entry| Some((entry.id.clone(), codec::raw_sequence(codec::borrowed(&entry.fields))?));
     entries.iter().filter_map(own).filter(|(_, own)| (gap.first..=gap.last).contains(own)).collect()
 }

@@ -124,8 +124,8 @@ impl Redis {
                 None => Vec::new(),
             };
             pending.push(PendingEntry {
-                sequence: codec::raw_sequence(&fields).or(indexed).or(recorded),
-                event_id: codec::raw_id(&fields),
+                sequence: codec::raw_sequence(codec::borrowed(&fields)).or(indexed).or(recorded),
+                event_id: codec::raw_id(codec::borrowed(&fields)),
                 ..row.with_fence(&fence, partition, now)
             });
         }

@@ -145,9 +145,9 @@ impl Part {
         let known: HashMap<&str, u64> = known.map(|(sequence, id)| (id.as_str(), *sequence)).collect();
         let (low, high) = self.bounds();
         for Entry { id: receipt, fields } in entries {
-            let own = codec::raw_sequence(&fields);
+            let own = codec::raw_sequence(codec::borrowed(&fields));
             let sequence = known.get(receipt.as_str()).copied().or(own);
-            let mut row = codec::decode(stream, partition, fields);
+            let mut row = codec::decode(stream, partition, codec::borrowed(&fields));
             let Some(place) = sequence else {
                 unplaced.push(Placed { place: u64::MAX, sequence, receipt, row });
                 continue;

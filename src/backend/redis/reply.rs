@@ -145,12 +145,6 @@ pub(super) fn entries(value: Value) -> Result<Vec<Entry>> {
         .collect()
 }
 
-/// Entries as XREADGROUP answers them for a single stream.
-pub(super) fn read_entries(value: Value) -> Result<Vec<Entry>> {
-    let Some(stream) = array(value)?.into_iter().next() else { return Ok(Vec::new()) };
-    entries(array(stream)?.into_iter().nth(1).unwrap_or(Value::Nil))
-}
-
 /// Bytes as text, what is no UTF-8 replaced.
 pub(super) fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())

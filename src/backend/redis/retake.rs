@@ -7,6 +7,7 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 
 use super::claim::{Held, Taking};
+use super::codec;
 use super::connection::Effect;
 use super::groups::code;
 use super::reply::{self, array, attempt_number, checked, number_or_zero, text_or_empty};
@@ -157,11 +158,10 @@ impl Redis {
         let mut held = held.into_iter().peekable();
         while held.peek().is_some() {
             let some: Vec<Held> = held.by_ref().take(BODIES_MAX).collect();
-            let mut bodies =
-                self.bodies(taking, some.iter().map(|held| (held.partition, held.id.as_str()))).await?;
+            let mut bodies = self.bodies(taking, some.iter().map(|held| (held.partition, &*held.id))).await?;
             for held in some {
-                let body = bodies.remove(&(held.partition, held.id.clone()));
-                taking.take(held, body);
+                let body = bodies.remove(&(held.partition, held.id.to_string())).unwrap_or_default();
+                taking.take(held, codec::borrowed(&body));
             }
         }
         Ok(())
@@ -221,7 +221,13 @@ fn retaken(
             }
             _ => return Err(Error::Corrupt(format!("a script answered with `{letter}` for an entry"))),
         };
-        held.push(Held { partition: place.0, id, lease: Arc::clone(&place.1), attempt, exhausted });
+        held.push(Held {
+            partition: place.0,
+            id: id.into(),
+            lease: Arc::clone(&place.1),
+            attempt,
+            exhausted,
+        });
     }
     Ok(())
 }

@@ -4,61 +4,71 @@ use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use redis::{Client, ClientTlsConfig, RedisError, TlsCertificates};
+use redis::RedisError;
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CertificateError, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ConfigBuilder, RootCertStore};
+use tokio_rustls::TlsConnector;
 
 use super::errors::Failure;
-use crate::target::{Identity, RedisUrl};
+use crate::target::{Identity, Tls};
 
-/// What connects to the server. The files are read each time, so that certificates can be renewed
+/// What makes TLS of a connection. The files are read each time, so that certificates can be renewed
 /// under a running engine.
-pub(super) async fn client(url: &RedisUrl) -> Result<Client, Failure> {
-    let tls = url.tls();
-    if tls.ca.is_none() && tls.identity.is_none() {
-        return Client::open(url.secret()).map_err(|error| Failure::of(&error));
+pub(super) async fn connector(files: &Tls) -> Result<TlsConnector, Failure> {
+    let roots = match &files.ca {
+        Some(path) => authorities(path).await?,
+        None => system(),
+    };
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let config = match &files.identity {
+        Some(identity) => own(config, identity).await?,
+        None => config.with_no_client_auth(),
+    };
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// The authorities that the system trusts, or those that `SSL_CERT_FILE` names.
+fn system() -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!(%error, "some of the system's certificates cannot be read");
     }
-    let root_cert = match &tls.ca {
-        Some(path) => Some(authorities(path).await?),
-        None => None,
-    };
-    let client_tls = match &tls.identity {
-        Some(identity) => Some(own(identity).await?),
-        None => None,
-    };
-    let certificates = TlsCertificates { client_tls, root_cert };
-    Client::build_with_tls(url.secret(), certificates).map_err(|error| Failure::of(&error))
+    store.add_parsable_certificates(found.certs);
+    store
 }
 
 /// The authorities in a file; at least one.
-async fn authorities(path: &Path) -> Result<Vec<u8>, Failure> {
+async fn authorities(path: &Path) -> Result<RootCertStore, Failure> {
     let pem = read("tls_ca", path).await?;
     let mut store = RootCertStore::empty();
     for certificate in certificates("tls_ca", path, &pem)? {
         store.add(certificate).map_err(|error| wrong("tls_ca", path, &error.to_string()))?;
     }
-    Ok(pem)
+    Ok(store)
 }
 
-/// Our own certificate with its key, which fit each other.
-async fn own(identity: &Identity) -> Result<ClientTlsConfig, Failure> {
-    let client_cert = read("tls_cert", &identity.cert).await?;
-    let chain = certificates("tls_cert", &identity.cert, &client_cert)?;
-    let client_key = read("tls_key", &identity.key).await?;
-    let key = PrivateKeyDer::from_pem_slice(&client_key).map_err(|_| {
+/// With our own certificate and its key, which fit each other.
+async fn own(
+    config: ConfigBuilder<ClientConfig, WantsClientCert>,
+    identity: &Identity,
+) -> Result<ClientConfig, Failure> {
+    let pem = read("tls_cert", &identity.cert).await?;
+    let chain = certificates("tls_cert", &identity.cert, &pem)?;
+    let pem = read("tls_key", &identity.key).await?;
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let why = "it holds no private key in PEM, or one that is encrypted";
         wrong("tls_key", &identity.key, why)
     })?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    match rustls::sign::CertifiedKey::from_der(chain, key, &provider) {
-        Ok(_) => Ok(ClientTlsConfig { client_cert, client_key }),
-        Err(rustls::Error::InconsistentKeys(_)) => {
+    config.with_client_auth_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
             let why = format!("it is not the key of the certificate {}", identity.cert.display());
-            Err(wrong("tls_key", &identity.key, &why))
+            wrong("tls_key", &identity.key, &why)
         }
-        Err(error) => Err(wrong("tls_cert", &identity.cert, &error.to_string())),
-    }
+        error => wrong("tls_cert", &identity.cert, &error.to_string()),
+    })
 }
 
 async fn read(key: &str, path: &Path) -> Result<Vec<u8>, Failure> {
