@@ -37,7 +37,7 @@ fn bytes(fields: &[(String, String)]) -> usize {
 }
 
 fn decoded(stream: &Name, fields: &Fields, length: usize) {
-    let event = match fuzzing::event(stream, 2, &fields) {
+    let event = match fuzzing::event(stream, 2, fields) {
         Ok(event) => event,
         Err(why) => return assert!(!why.is_empty() && why.len() <= 6 * length + 200, "{why}"),
     };
